@@ -1,0 +1,184 @@
+"""Fixtures for tests on a real container engine: `docker_engine`, `cdi_names`, `container_prefix`.
+
+The engine is the one that answers: LANECTL_TEST_DOCKER_HOST, else DOCKER_HOST, else the active Docker context (unix
+sockets of this machine only), else a private one where it can be started (Debian, root). Where there is none the
+tests are skipped with the reason; with LANECTL_REQUIRE_ENGINE=1 they fail instead. A named endpoint that does not
+answer is an error, never a reason to take another engine.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from tests.support.engine_api import call, ping
+from tests.support.engine_cdi import NAMES
+from tests.support.engine_images import ensure_images, remove_images
+from tests.support.engine_packages import EngineUnavailable, why_not_here
+from tests.support.private_engine import SharedUse, cache_folder, docker_command, kept, main_daemon
+
+NAMED_BY = ("LANECTL_TEST_DOCKER_HOST", "DOCKER_HOST")
+PREFIX_BYTES = 4  # of randomness in a container's name: enough for the tests that run at one time
+
+
+@dataclass(frozen=True)
+class DockerEngine:
+    """The engine the tests use: where it is, why this one, and what is ready on it."""
+
+    url: str
+    source: str  # the variable that named it, "Docker context NAME", or "private"
+    daemon_id: str
+    images: dict[str, str]  # "busybox", "pyhost" -> image id, sha256:…
+    cdi: dict[str, str]  # role -> "nvidia.com/gpu=GPU-…"; empty when this engine does not know the test devices
+    docker: list[str] | None  # the start of a `docker` command line on this engine, with `compose`; None: none here
+
+    @property
+    def private(self) -> bool:
+        """Whether the tests started this engine themselves, so that they may also stop it."""
+        return self.url == main_daemon().url
+
+
+def find_engine() -> tuple[str, str] | None:
+    """Return (url, source) of the engine that answers, or None. Raise EngineUnavailable for a named one that does not,
+    or that is not on this machine."""
+    for variable in NAMED_BY:
+        url = os.environ.get(variable)
+        if url:
+            if not url.startswith("unix://"):
+                raise EngineUnavailable(f"{variable}={url}: the tests use an engine of this machine, unix://… only")
+            if not ping(url):
+                raise EngineUnavailable(f"{variable}={url} does not answer")
+            return url, variable
+    found = _context()
+    return found if found and ping(found[0]) and _of_this_machine(found[0]) else None
+
+
+def _context() -> tuple[str, str] | None:
+    from docker.context import ContextAPI
+
+    context = ContextAPI.get_current_context()
+    host = str(context.Host or "").replace("http+unix://", "unix://")
+    return (host, f"Docker context {context.Name}") if host.startswith("unix://") else None
+
+
+def _of_this_machine(url: str) -> bool:
+    """Whether the engine runs on this kernel: one inside a virtual machine cannot mount this machine's Python."""
+    return bool(call(url, "GET", "/info").get("KernelVersion") == platform.release())
+
+
+def pytest_report_header() -> str:
+    """Say before the first test which engine the engine tier will use."""
+    try:
+        found = find_engine()
+    except (EngineUnavailable, OSError) as error:
+        return f"container engine: none, {error}"
+    if found:
+        return f"container engine: {found[0]} ({found[1]})"
+    return f"container engine: {why_not_here() or 'a private one, started when a test needs it'}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what uses the engine, so that `-m 'not engine'` leaves it out whoever wrote the test."""
+    for item in items:
+        if "docker_engine" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.engine)
+
+
+@pytest.fixture(scope="session")
+def docker_engine() -> Iterator[DockerEngine]:
+    """A real Docker engine with the test images; skipped (failed with LANECTL_REQUIRE_ENGINE=1) where there is none."""
+    folder = cache_folder()
+    use = SharedUse(folder)
+    try:
+        found = find_engine()
+        reason = None if found else why_not_here()
+        if reason:
+            _no_engine(f"no container engine answers, and {reason}")
+        engine = use.enter(lambda: _prepare(found, folder))
+    except (EngineUnavailable, OSError) as error:
+        _no_engine(str(error))
+    yield engine
+    use.leave(lambda: _tidy(engine, folder))
+
+
+@pytest.fixture(scope="session")
+def cdi_names(docker_engine: DockerEngine) -> dict[str, str]:
+    """The CDI names of the test GPUs by role (`gb300`, `rtx`); skipped where the engine does not know them."""
+    if not docker_engine.cdi:
+        folders = call(docker_engine.url, "GET", "/info").get("CDISpecDirs")
+        _no_engine(
+            f"{docker_engine.url} knows no test GPUs: python -m tests.support.private_engine cdi FOLDER, "
+            f"with one of {folders}"
+        )
+    return docker_engine.cdi
+
+
+@pytest.fixture
+def container_prefix(docker_engine: DockerEngine) -> Iterator[str]:
+    """A prefix for this test's container names; every container whose name starts with it is removed afterwards."""
+    prefix = f"lt-{uuid.uuid4().hex[: 2 * PREFIX_BYTES]}-"
+    yield prefix
+    for container in call(docker_engine.url, "GET", "/containers/json?all=1"):
+        if any(name.startswith(f"/{prefix}") for name in container["Names"]):
+            call(docker_engine.url, "DELETE", f"/containers/{container['Id']}?force=1&v=1")
+
+
+def _prepare(found: tuple[str, str] | None, folder: Path) -> DockerEngine:
+    url, source = found or (main_daemon().start().url, "private")
+    information = call(url, "GET", "/info")
+    return DockerEngine(
+        url=url,
+        source=source,
+        daemon_id=information["ID"],
+        images=ensure_images(url, _busybox(folder)),
+        cdi=_known_devices(information),
+        docker=_docker(url),
+    )
+
+
+def _tidy(engine: DockerEngine, folder: Path) -> None:
+    if not engine.private:
+        remove_images(engine.url)
+    elif not kept(folder).exists():
+        main_daemon().stop()
+
+
+def _busybox(folder: Path) -> Path:
+    unpacked = folder / "bin" / "busybox"
+    own = shutil.which("busybox")
+    if unpacked.exists():
+        return unpacked
+    if own:
+        return Path(own)
+    raise EngineUnavailable("the test image needs a static busybox: apt-get install busybox-static")
+
+
+def _known_devices(information: dict[str, Any]) -> dict[str, str]:
+    known = {device.get("ID") for device in information.get("DiscoveredDevices") or ()}
+    return NAMES if known >= set(NAMES.values()) else {}
+
+
+def _docker(url: str) -> list[str] | None:
+    try:
+        return docker_command(url)
+    except EngineUnavailable:
+        own = shutil.which("docker")
+    if own is None:
+        return None
+    has_compose = subprocess.run([own, "compose", "version"], capture_output=True, check=False).returncode == 0
+    return [own, "--host", url] if has_compose else None
+
+
+def _no_engine(reason: str) -> NoReturn:
+    if os.environ.get("LANECTL_REQUIRE_ENGINE") == "1":
+        pytest.fail(f"LANECTL_REQUIRE_ENGINE=1: {reason}", pytrace=False)
+    pytest.skip(reason)
