@@ -1,0 +1,292 @@
+"""The journal of one swap: records, the hash chain, and the state that is the fold of the records.
+
+One JSON object a line. `prev` is the sha256 of the line before, without its line end (64 zeros for the first), so a
+lost, changed or reordered line is seen. Write-ahead: `begin` is durable before the effect, `done` or `failed` after; a
+`begin` without an outcome means "maybe happened", and the next move follows from what is observed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from lanectl.core.codec import from_json, to_json
+from lanectl.core.owed import Owed
+from lanectl.core.swap import IllegalTransition, Phase, advance
+from lanectl.errors import LaneError
+
+FORMAT = 1
+FIRST_PREV = "0" * 64
+
+
+class Kind(StrEnum):
+    OPENED = "opened"
+    BEGIN = "begin"
+    DONE = "done"
+    FAILED = "failed"
+    PHASE = "phase"
+    ARMED = "armed"
+    COMMITTED = "committed"
+    RESUMED = "resumed"
+    STUCK = "stuck"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One line. `at` is wall time for people, `mono` CLOCK_MONOTONIC seconds of the boot named in `opened`/`resumed`."""
+
+    seq: int
+    at: str
+    mono: float
+    swap: str
+    kind: Kind
+    step: str = ""
+    attempt: int = 1
+    data: Mapping[str, Any] = field(default_factory=dict)
+    prev: str = FIRST_PREV
+    v: int = FORMAT
+
+
+class DamagedJournal(LaneError):
+    """The journal is damaged beyond a torn last line: never go forward from it."""
+
+
+def encode(record: Record) -> bytes:
+    """Return the record's line, without its line end."""
+    return json.dumps(to_json(record), sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def line_digest(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a journal's bytes hold: the whole records, whether the last line was torn, and damage beyond that."""
+
+    records: tuple[Record, ...]
+    torn: bool = False
+    damage: str | None = None
+    whole_bytes: int = 0
+
+
+def read(content: bytes) -> Reading:
+    """Given a journal's bytes, return its records up to the first damage. Never raises.
+
+    A last line that is incomplete (no line end, or not JSON) is torn: it is ignored and noted. Anything else that is
+    wrong (a gap, a bad hash, an unreadable line before the last) is damage; records before it are still returned.
+    """
+    records: list[Record] = []
+    prev, whole = FIRST_PREV, 0
+    lines = content.split(b"\n")
+    tail = lines.pop()
+    for index, line in enumerate(lines):
+        last = index == len(lines) - 1 and not tail
+        try:
+            record = from_json(Record, json.loads(line))
+        except (ValueError, LaneError, RecursionError) as error:
+            if last:
+                return Reading(tuple(records), torn=True, whole_bytes=whole)
+            return Reading(tuple(records), damage=f"line {index + 1} cannot be read: {error}", whole_bytes=whole)
+        wrong = _wrong(record, len(records) + 1, prev)
+        if wrong:
+            return Reading(tuple(records), damage=f"line {index + 1}: {wrong}", whole_bytes=whole)
+        records.append(record)
+        prev = line_digest(line)
+        whole += len(line) + 1
+    return Reading(tuple(records), torn=bool(tail), whole_bytes=whole)
+
+
+def _wrong(record: Record, seq: int, prev: str) -> str | None:
+    if record.v != FORMAT:
+        return f"format {record.v}, this lanectl reads {FORMAT}"
+    if record.seq != seq:
+        return f"sequence {record.seq} where {seq} belongs"
+    if record.prev != prev:
+        return "it does not follow the line before it"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One candidate container: its service, the name recorded before it was created, its id once known."""
+
+    service: str
+    name: str
+    container_name: str
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    step: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SwapState:
+    """The fold of a journal. `owed` is the restore target: old production, after `committed` the promoted lane.
+
+    `pending` is a step that began and has no outcome. `from_dark`: production was not serving when the swap opened.
+    `deadline` is CLOCK_MONOTONIC seconds of boot `boot_id`.
+    """
+
+    swap: str
+    lane: str
+    kind: str
+    command: tuple[str, ...]
+    boot_id: str
+    deadline: float
+    phase: Phase
+    opened_at: str
+    keep: bool = False
+    from_dark: bool = False
+    candidates: tuple[Planned, ...] = ()
+    armed: bool = False
+    owed: Owed | None = None
+    former: Owed | None = None
+    committed: bool = False
+    pending: str | None = None
+    done: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    failure: Failure | None = None
+    interrupted: bool = False
+    resumed: int = 0
+    stuck: str | None = None
+    closed: str | None = None
+
+    @property
+    def label(self) -> str:
+        return self.lane
+
+
+def fold(records: Sequence[Record]) -> SwapState:
+    """Given a journal's records, return the state they add up to.
+
+    Raise `DamagedJournal` when they do not begin with `opened` or record a transition that is not possible.
+    """
+    if not records or records[0].kind is not Kind.OPENED:
+        raise DamagedJournal("the journal does not begin with an opened record")
+    state = _opened(records[0])
+    for record in records[1:]:
+        try:
+            state = _apply(state, record)
+        except (IllegalTransition, KeyError, ValueError) as error:
+            raise DamagedJournal(f"record {record.seq} ({record.kind}): {error}") from error
+    return state
+
+
+def _opened(record: Record) -> SwapState:
+    data = record.data
+    try:
+        return SwapState(
+            swap=record.swap,
+            lane=data["lane"],
+            kind=data["kind"],
+            command=tuple(data["command"]),
+            boot_id=data["boot_id"],
+            deadline=float(data["deadline"]),
+            phase=Phase.OPENED,
+            opened_at=record.at,
+            keep=bool(data["keep"]),
+            from_dark=bool(data["from_dark"]),
+            candidates=tuple(from_json(Planned, item) for item in data["candidates"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedJournal(f"the opened record lacks {error}") from error
+
+
+def _apply(state: SwapState, record: Record) -> SwapState:
+    if state.closed is not None:
+        raise IllegalTransition("a record after closed")
+    return _APPLY[record.kind](state, record)
+
+
+def _begin(state: SwapState, record: Record) -> SwapState:
+    return replace(state, pending=record.step)
+
+
+def _done(state: SwapState, record: Record) -> SwapState:
+    state = replace(state, pending=None, done={**state.done, record.step: record.data})
+    verb, _, service = record.step.partition(":")
+    if verb != "create":
+        return state
+    made = tuple(
+        replace(planned, id=record.data["id"]) if planned.service == service else planned
+        for planned in state.candidates
+    )
+    return replace(state, candidates=made)
+
+
+def _failed(state: SwapState, record: Record) -> SwapState:
+    failure = Failure(record.step, str(record.data.get("reason", "")), str(record.data.get("message", "")))
+    return replace(
+        state,
+        pending=None,
+        failure=state.failure or failure,
+        interrupted=state.interrupted or bool(record.data.get("interrupted")),
+    )
+
+
+def _phase(state: SwapState, record: Record) -> SwapState:
+    return replace(state, phase=advance(state.phase, Phase(record.step)))
+
+
+def _armed(state: SwapState, record: Record) -> SwapState:
+    target = record.data["target"]
+    return replace(
+        state,
+        phase=advance(state.phase, Phase.ARMED),
+        armed=True,
+        owed=None if target is None else from_json(Owed, target),
+    )
+
+
+def _committed(state: SwapState, record: Record) -> SwapState:
+    return replace(
+        state,
+        phase=advance(state.phase, Phase.COMMITTED),
+        committed=True,
+        former=state.owed,
+        owed=from_json(Owed, record.data["target"]),
+    )
+
+
+def _resumed(state: SwapState, record: Record) -> SwapState:
+    return replace(state, resumed=state.resumed + 1, stuck=None)
+
+
+def _stuck(state: SwapState, record: Record) -> SwapState:
+    return replace(state, pending=None, stuck=str(record.data["reason"]))
+
+
+def _closed(state: SwapState, record: Record) -> SwapState:
+    return replace(state, phase=advance(state.phase, Phase.CLOSED), closed=str(record.data["outcome"]), stuck=None)
+
+
+_APPLY = {
+    Kind.BEGIN: _begin,
+    Kind.DONE: _done,
+    Kind.FAILED: _failed,
+    Kind.PHASE: _phase,
+    Kind.ARMED: _armed,
+    Kind.COMMITTED: _committed,
+    Kind.RESUMED: _resumed,
+    Kind.STUCK: _stuck,
+    Kind.CLOSED: _closed,
+    Kind.OPENED: lambda state, record: _again(record),
+}
+
+
+def _again(record: Record) -> SwapState:
+    raise IllegalTransition(f"a second opened record at {record.seq}")
+
+
+def open_states(states: Iterable[SwapState]) -> tuple[SwapState, ...]:
+    """Return the swaps that are not closed, oldest first."""
+    return tuple(sorted((state for state in states if state.closed is None), key=lambda state: state.opened_at))

@@ -1,0 +1,143 @@
+"""What to do next with a swap: one pure decision from the folded journal and what is observed.
+
+The owner's own return leg, the guard and `lanectl recover` all follow these moves until one of them ends it, so the way
+back is the same whoever walks it. Recovery never goes forward. docs/design/journal.md has the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lanectl.core.container import Container, Status
+from lanectl.core.health import Verdict
+from lanectl.core.journal import SwapState
+from lanectl.core.owed import Owed, OwedService, Production, candidate_name, parked_name
+
+
+@dataclass(frozen=True, slots=True)
+class SeenService:
+    """One owed service and the container that is (or was) it; None when the engine has no such container."""
+
+    owed: OwedService
+    container: Container | None
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What an engine look found for one swap.
+
+    `strays`: containers of this swap that are not owed, in stop order (server first). `target`: the owed services in
+    start order. `busy`: why the owed lane cannot be started yet (port, GPU memory), looked at only while it is not
+    running and no stray is left. `proof`: the last verdict on the target, None when it was not proven since it started.
+    """
+
+    strays: tuple[Container, ...] = ()
+    target: tuple[SeenService, ...] = ()
+    busy: tuple[str, ...] = ()
+    proof: Verdict | None = None
+
+
+class Act(StrEnum):
+    NOTHING = "nothing"
+    LEAVE = "leave alone"
+    TAKE_OVER = "stop the owner and take over"
+    DISCARD = "remove what is not owed"
+    RELEASE = "wait for port and memory"
+    SETTLE = "give owed containers their names"
+    START = "start what is owed"
+    PROVE = "prove what is owed"
+    CLOSE = "close"
+    REFUSE = "close as refused"
+    DARK = "dark"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The next move and why. `services` names what it is about, in the order to act on them."""
+
+    act: Act
+    why: str
+    services: tuple[str, ...] = ()
+
+
+def next_move(state: SwapState, observed: Observed) -> Move:
+    """Given an open swap whose lock we hold and what is observed, return the next move.
+
+    The caller applies it, looks again and asks again; it bounds how often.
+    """
+    if state.closed is not None:
+        return Move(Act.NOTHING, f"swap {state.swap} is closed: {state.closed}")
+    if observed.strays:
+        return Move(Act.DISCARD, "containers of the swap that are not owed are still there", _names(observed.strays))
+    if not state.armed:
+        return Move(Act.REFUSE, "production was never owed: nothing was touched")
+    if state.owed is None:
+        return Move(Act.CLOSE, "the swap began dark and nothing is owed")
+    return _bring_back(state, state.owed, observed)
+
+
+def _bring_back(state: SwapState, owed: Owed, observed: Observed) -> Move:
+    down = tuple(seen.owed.name for seen in observed.target if not _up(seen.container))
+    if down and observed.busy:
+        return Move(Act.RELEASE, "; ".join(observed.busy), down)
+    misnamed = tuple(seen.owed.name for seen in observed.target if _misnamed(seen))
+    if misnamed:
+        return Move(Act.SETTLE, f"{', '.join(misnamed)} still has the name it was parked under", misnamed)
+    if down:
+        return Move(Act.START, f"{owed.label} is owed and not running", down)
+    if observed.proof is None or not observed.proof.ready:
+        return Move(Act.PROVE, f"{owed.label} runs and has not answered a real request yet")
+    return Move(Act.CLOSE, f"{owed.label} is running and proven")
+
+
+def _up(container: Container | None) -> bool:
+    return container is not None and container.status is Status.RUNNING
+
+
+def _misnamed(seen: SeenService) -> bool:
+    return seen.container is not None and seen.container.name != seen.owed.container_name
+
+
+def _names(containers: tuple[Container, ...]) -> tuple[str, ...]:
+    return tuple(container.name for container in containers)
+
+
+def known_names(state: SwapState, service: OwedService) -> tuple[str, ...]:
+    """The names under which an owed container may be found, should its id be gone."""
+    return (
+        service.container_name,
+        parked_name(service.container_name, state.swap),
+        candidate_name(service.container_name, state.swap),
+    )
+
+
+class Owner(StrEnum):
+    """What the lock says: nobody holds it, we do, or a living process does."""
+
+    FREE = "free"
+    OURS = "ours"
+    ALIVE = "alive"
+
+
+def may_take(owner: Owner, *, past_deadline: bool, guard: bool) -> Move | None:
+    """Given who holds the lock, return the move that keeps a recovery from acting, None when it may go on.
+
+    A living owner in time is left alone; past the swap's deadline only the guard stops it.
+    """
+    if owner in (Owner.FREE, Owner.OURS):
+        return None
+    if past_deadline and guard:
+        return Move(Act.TAKE_OVER, "the owner is past the swap's deadline")
+    return Move(Act.LEAVE, "the swap's owner is alive")
+
+
+def owed_without_swap(production: Production, running: bool) -> Move:
+    """Given production and whether it runs, with no open swap: a reboot or a daemon restart is the only reason to act."""
+    if production.tripped is not None:
+        return Move(Act.NOTHING, f"the watchdog tripped at {production.tripped.at}; a person must clear it")
+    if production.owed is None:
+        return Move(Act.NOTHING, "nothing is owed")
+    if running:
+        return Move(Act.NOTHING, f"{production.owed.label} is running")
+    return Move(Act.START, f"{production.owed.label} is owed and not running")
