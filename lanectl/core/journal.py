@@ -38,7 +38,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One line. `at` is wall time for people, `mono` CLOCK_MONOTONIC seconds of the boot named in `opened`/`resumed`."""
+    """One line. `at`: wall time, for people. `mono`: CLOCK_MONOTONIC seconds of the boot in `opened` or `resumed`."""
 
     seq: int
     at: str
@@ -170,15 +170,24 @@ def fold(records: Sequence[Record]) -> SwapState:
 
     Raise `DamagedJournal` when they do not begin with `opened` or record a transition that is not possible.
     """
-    if not records or records[0].kind is not Kind.OPENED:
-        raise DamagedJournal("the journal does not begin with an opened record")
-    state = _opened(records[0])
-    for record in records[1:]:
-        try:
-            state = _apply(state, record)
-        except (IllegalTransition, KeyError, ValueError) as error:
-            raise DamagedJournal(f"record {record.seq} ({record.kind}): {error}") from error
+    state: SwapState | None = None
+    for record in records:
+        state = extend(state, record)
+    if state is None:
+        raise DamagedJournal("the journal is empty")
     return state
+
+
+def extend(state: SwapState | None, record: Record) -> SwapState:
+    """Given the fold so far (None: nothing yet) and the next record, return the new state. Raise as `fold`."""
+    if state is None:
+        if record.kind is not Kind.OPENED:
+            raise DamagedJournal("the journal does not begin with an opened record")
+        return _opened(record)
+    try:
+        return _apply(state, record)
+    except (IllegalTransition, LaneError, KeyError, ValueError) as error:
+        raise DamagedJournal(f"record {record.seq} ({record.kind}): {error}") from error
 
 
 def _opened(record: Record) -> SwapState:
@@ -269,6 +278,10 @@ def _closed(state: SwapState, record: Record) -> SwapState:
     return replace(state, phase=advance(state.phase, Phase.CLOSED), closed=str(record.data["outcome"]), stuck=None)
 
 
+def _opened_again(state: SwapState, record: Record) -> SwapState:
+    raise IllegalTransition(f"a second opened record at {record.seq}")
+
+
 _APPLY = {
     Kind.BEGIN: _begin,
     Kind.DONE: _done,
@@ -279,12 +292,8 @@ _APPLY = {
     Kind.RESUMED: _resumed,
     Kind.STUCK: _stuck,
     Kind.CLOSED: _closed,
-    Kind.OPENED: lambda state, record: _again(record),
+    Kind.OPENED: _opened_again,
 }
-
-
-def _again(record: Record) -> SwapState:
-    raise IllegalTransition(f"a second opened record at {record.seq}")
 
 
 def open_states(states: Iterable[SwapState]) -> tuple[SwapState, ...]:

@@ -1,0 +1,95 @@
+"""Everything an action works with, in one place: the site, the ports, the stores. Built by wiring.py or by a test."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from lanectl.core.container import CreateArgs
+from lanectl.core.owed import Production
+from lanectl.core.site import Site
+from lanectl.ports import Clock, ContainerEngine, Gpus, Jobs, Prober
+from lanectl.site.secrets import reveal, reveal_text
+from lanectl.store import production as production_store
+from lanectl.store import recreate
+from lanectl.store.audit import Audit
+from lanectl.store.layout import StateDir
+
+
+class Logger(Protocol):
+    """The part of structlog's logger that actions use."""
+
+    def info(self, event: str, **details: Any) -> Any: ...
+
+    def warning(self, event: str, **details: Any) -> Any: ...
+
+    def error(self, event: str, **details: Any) -> Any: ...
+
+
+class Measured(Protocol):
+    """What a measurement leaves: JSON for the record, rows for a table, and whether every cell counts."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+class Measure(Protocol):
+    """Measures a serving lane; see lanectl/measure/driver.py."""
+
+    def __call__(
+        self,
+        *,
+        base_url: str,
+        model: str,
+        profile: str,
+        raw_path: Path,
+        check: Callable[[], None],
+        progress: Callable[[str], None],
+        api_key: str | None,
+        kv_log_tokens: int | None,
+    ) -> Measured: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Station:
+    """The machine and site an action works on."""
+
+    site: Site
+    state: StateDir
+    engine: ContainerEngine
+    prober: Prober
+    gpus: Gpus
+    clock: Clock
+    jobs: Jobs
+    audit: Audit
+    log: Logger
+    measure: Measure
+    command: tuple[str, ...]
+    boot_id: str
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+    def production(self) -> Production:
+        return production_store.load(self.state.production)
+
+    def record_production(self, production: Production) -> None:
+        production_store.save(self.state.production, production)
+
+    def reveal(self, args: CreateArgs) -> CreateArgs:
+        """Put secrets in the place of their references, at the moment of creation. Raise `LaneError`."""
+        return CreateArgs(args.name, reveal(args.body, self.site.secrets, self.environ))
+
+    def api_key(self, reference: str | None) -> str | None:
+        return None if reference is None else reveal_text(reference, self.site.secrets, self.environ)
+
+    def keep_recreate(self, container_id: str, args: CreateArgs) -> str:
+        return recreate.save(self.state.recreate, container_id, args)
+
+    def kept_recreate(self, name: str) -> CreateArgs:
+        return recreate.load(self.state.recreate, name)
+
+    def new_swap_id(self, label: str) -> str:
+        """Return `<utc>-<lane>-<random>`: sorts by time, and is fit for a container's and a directory's name."""
+        stamp = self.clock.wall().partition(".")[0].replace("-", "").replace(":", "") + "Z"
+        return f"{stamp}-{label.replace('@', '-')}-{secrets.token_hex(3)}"

@@ -1,0 +1,112 @@
+"""The operator's audit trail: who, where, which command, intent before the act and outcome after it; hash-chained.
+
+`state/audit.jsonl`, one JSON object a line; `prev` is the sha256 of the line before without its line end (64 zeros for
+the first). Written by whoever holds the site's lock, so there is one writer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from lanectl.errors import LaneError, Problem
+from lanectl.ports import Clock
+from lanectl.store.files import AppendLog, ensure_dir
+
+FORMAT = 1
+FIRST_PREV = "0" * 64
+INTENT = "intent"
+OUTCOME = "outcome"
+REPAIRED = "repaired"
+
+
+class Audit:
+    """The audit file of one site."""
+
+    def __init__(self, path: Path, clock: Clock, who: Mapping[str, str]) -> None:
+        self._path = path
+        self._clock = clock
+        self._who = dict(who)
+
+    def write(self, event: str, command: str, data: Mapping[str, Any]) -> None:
+        """Append one durable line. Raise `LaneError` when it could not be written; nothing of it stays then.
+
+        A torn last line (the machine died while it was written) is cut off first and its removal recorded.
+        """
+        ensure_dir(self._path.parent)
+        log = AppendLog(self._path)
+        try:
+            seq, prev, torn = self._tail(log)
+            if torn:
+                seq, prev = self._line(log, seq, prev, REPAIRED, command, {"removed": torn})
+            self._line(log, seq, prev, event, command, data)
+        finally:
+            log.close()
+
+    def _line(
+        self, log: AppendLog, seq: int, prev: str, event: str, command: str, data: Mapping[str, Any]
+    ) -> tuple[int, str]:
+        entry = {"v": FORMAT, "seq": seq + 1, "at": self._clock.wall(), **self._who}
+        entry |= {"event": event, "command": command, "data": dict(data), "prev": prev}
+        line = json.dumps(entry, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+        log.append(line)
+        return seq + 1, hashlib.sha256(line).hexdigest()
+
+    def _tail(self, log: AppendLog) -> tuple[int, str, int]:
+        """Return the last whole line's sequence and digest, and how many torn bytes were cut off after it."""
+        content = self._path.read_bytes() if self._path.exists() else b""
+        whole = content[: content.rfind(b"\n") + 1]
+        torn = len(content) - len(whole)
+        if torn:
+            log.truncate(len(whole))
+        if not whole:
+            return 0, FIRST_PREV, torn
+        last = whole[:-1].rpartition(b"\n")[2]
+        try:
+            seq = int(json.loads(last)["seq"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise LaneError(
+                f"{self._path}: the last line cannot be read: {error}", "run `lanectl audit verify`"
+            ) from error
+        return seq, hashlib.sha256(last).hexdigest(), torn
+
+
+def entries(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the entries that can be read, oldest first. A missing file has none."""
+    if not path.exists():
+        return
+    for line in path.read_bytes().split(b"\n"):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict):
+            yield entry
+
+
+def verify(path: Path) -> tuple[int, list[Problem]]:
+    """Check every line: readable, in sequence, chained to the one before. Return the lines and the problems."""
+    problems: list[Problem] = []
+    prev, seq = FIRST_PREV, 0
+    content = path.read_bytes() if path.exists() else b""
+    lines = content.split(b"\n")
+    if lines.pop():
+        problems.append(Problem(f"{path}:{len(lines) + 1}", "the last line is torn (no line end)"))
+    for number, line in enumerate(lines, start=1):
+        where = f"{path}:{number}"
+        try:
+            entry = json.loads(line)
+            found_seq, found_prev = entry["seq"], entry["prev"]
+        except (ValueError, KeyError, TypeError) as error:
+            problems.append(Problem(where, f"cannot be read: {error}"))
+        else:
+            if found_seq != seq + 1:
+                problems.append(Problem(where, f"sequence {found_seq} where {seq + 1} belongs"))
+            if found_prev != prev:
+                problems.append(Problem(where, "does not follow the line before it: that line was changed or removed"))
+            seq = found_seq if isinstance(found_seq, int) else seq + 1
+        prev = hashlib.sha256(line).hexdigest()
+    return len(lines), problems

@@ -1,0 +1,115 @@
+"""A swap's journal on disk: durable appends by whoever holds the lock, and the state they fold to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lanectl.core.journal import FIRST_PREV, Kind, Record, SwapState, encode, extend, fold, line_digest, read
+from lanectl.errors import LaneError
+from lanectl.ports import Clock
+from lanectl.store.files import AppendLog, ensure_dir, release, reserve
+
+# A swap writes some 40 records of 1-8 KiB; the ARMED and COMMITTED records are the long ones. Four times that.
+RESERVED_BYTES = 1024 * 1024
+RESERVE_NAME = "reserve"
+
+
+class Journal:
+    """One open journal. The writer must hold the site's lock.
+
+    `state` is always the fold of what is durably on disk.
+    """
+
+    def __init__(self, path: Path, clock: Clock, swap: str) -> None:
+        self.path = path
+        self._clock = clock
+        self._log = AppendLog(path)
+        self._swap = swap
+        self._records: list[Record] = []
+        self._prev = FIRST_PREV
+        self._state: SwapState | None = None
+
+    @classmethod
+    def create(cls, path: Path, clock: Clock, swap: str, opened: Mapping[str, Any]) -> Journal:
+        """Make the swap's directory, reserve disk space for its records, and write the opened record."""
+        ensure_dir(path.parent)
+        reserve(path.parent / RESERVE_NAME, RESERVED_BYTES)
+        journal = cls(path, clock, swap)
+        journal.append(Kind.OPENED, data=opened)
+        return journal
+
+    @classmethod
+    def resume(cls, path: Path, clock: Clock) -> Journal:
+        """Open an existing journal for appending; a torn last line is cut off first.
+
+        Raise `DamagedJournal` when its records do not fold, `LaneError` when it cannot be read or has damage beyond
+        a torn last line (see `lanectl.core.journal.read`).
+        """
+        reading = read(path.read_bytes())
+        if reading.damage:
+            from lanectl.core.journal import DamagedJournal
+
+            raise DamagedJournal(f"{path}: {reading.damage}")
+        state = fold(reading.records)
+        journal = cls(path, clock, state.swap)
+        if reading.torn:
+            journal._log.truncate(reading.whole_bytes)
+        journal._records = list(reading.records)
+        journal._prev = line_digest(encode(reading.records[-1]))
+        journal._state = state
+        return journal
+
+    @property
+    def state(self) -> SwapState:
+        if self._state is None:
+            raise AssertionError("a journal begins with its opened record")
+        return self._state
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        return tuple(self._records)
+
+    def append(self, kind: Kind, step: str = "", data: Mapping[str, Any] | None = None, attempt: int = 1) -> None:
+        """Append one record and make it durable. Raise `LaneError` when it is not on disk; nothing of it stays then.
+
+        A full disk is met by giving up the reserved space and trying once more.
+        """
+        record = Record(
+            seq=len(self._records) + 1,
+            at=self._clock.wall(),
+            mono=round(self._clock.monotonic(), 6),
+            swap=self._swap,
+            kind=kind,
+            step=step,
+            attempt=attempt,
+            data=dict(data or {}),
+            prev=self._prev,
+        )
+        state = extend(self._state, record)
+        line = encode(record)
+        try:
+            self._log.append(line)
+        except LaneError:
+            if not release(self.path.parent / RESERVE_NAME):
+                raise
+            self._log.append(line)
+        self._records.append(record)
+        self._prev = line_digest(line)
+        self._state = state
+
+    def close(self) -> None:
+        """Close the file and give back the reserved space."""
+        self._log.close()
+        release(self.path.parent / RESERVE_NAME)
+
+
+def load(path: Path) -> SwapState:
+    """Given a journal's path, return its state without opening it for writing. Raise as `Journal.resume`."""
+    reading = read(path.read_bytes())
+    if reading.damage:
+        from lanectl.core.journal import DamagedJournal
+
+        raise DamagedJournal(f"{path}: {reading.damage}")
+    return fold(reading.records)

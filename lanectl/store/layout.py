@@ -1,0 +1,56 @@
+"""Where things lie under a site's state/ directory. Directories are 0700, files 0600."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class StateDir:
+    """The paths of one site's state."""
+
+    root: Path
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "lock"
+
+    @property
+    def production(self) -> Path:
+        return self.root / "production.json"
+
+    @property
+    def audit(self) -> Path:
+        return self.root / "audit.jsonl"
+
+    @property
+    def swaps(self) -> Path:
+        return self.root / "swaps"
+
+    @property
+    def recreate(self) -> Path:
+        """Create arguments of containers that are owed: they may hold secrets, so they are never printed."""
+        return self.root / "recreate"
+
+    @property
+    def local(self) -> Path:
+        """The local engine's containers."""
+        return self.root / "local"
+
+    def swap(self, swap: str) -> Path:
+        return self.swaps / swap
+
+    def journal(self, swap: str) -> Path:
+        return self.swap(swap) / "journal.jsonl"
+
+    def logs(self, swap: str) -> Path:
+        """Saved container logs of a swap."""
+        return self.swap(swap) / "logs"
+
+    def swap_ids(self) -> tuple[str, ...]:
+        """Return the ids of all swaps, oldest first (ids begin with their UTC time)."""
+        try:
+            return tuple(sorted(entry.name for entry in self.swaps.iterdir() if (entry / "journal.jsonl").exists()))
+        except FileNotFoundError:
+            return ()
