@@ -23,8 +23,9 @@ import pytest
 from tests.support.engine_api import call, ping
 from tests.support.engine_cdi import NAMES
 from tests.support.engine_images import ensure_images, remove_images
-from tests.support.engine_packages import EngineUnavailable, why_not_here
-from tests.support.private_engine import SharedUse, cache_folder, docker_command, kept, main_daemon
+from tests.support.engine_lock import SharedUse
+from tests.support.engine_packages import EngineUnavailable, cache_folder, why_not_here
+from tests.support.private_engine import docker_command, kept, main_daemon
 
 NAMED_BY = ("LANECTL_TEST_DOCKER_HOST", "DOCKER_HOST")
 PREFIX_BYTES = 4  # of randomness in a container's name: enough for the tests that run at one time

@@ -15,6 +15,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.support.engine_lock import locked
+
 SUITE = "forky"  # the Debian suite that carries Docker 28.5
 PINNED = {  # taken at exactly these versions while the archive has them, else at the suite's
     "docker.io": "28.5.2+dfsg4-5",
@@ -38,6 +40,15 @@ PROGRAMS = {  # name on the PATH of the daemon -> where the packages put it
 }
 COMMAND_LIMIT_S = 300.0  # 72 MB at 256 kB/s
 TAIL_CHARS = 600  # of a failed command's output: the last lines say why
+
+
+def cache_folder() -> Path:
+    """Return where programs and data are kept: LANECTL_TEST_ENGINE_CACHE, else the user's cache folder."""
+    chosen = os.environ.get("LANECTL_TEST_ENGINE_CACHE")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "lanectl-test-engine"
 
 
 class EngineUnavailable(Exception):
@@ -121,17 +132,18 @@ def why_not_here() -> str | None:
 def ensure_programs(cache: Path) -> Path:
     """Given the cache folder, return the folder that has PROGRAMS, downloading and unpacking when needed.
 
-    Quick when done before. The caller holds the lock. Raise EngineUnavailable when it cannot be done.
+    Quick when done before; of two callers one waits. Raise EngineUnavailable when it cannot be done.
     """
     reason = why_not_here()
     if reason:
         raise EngineUnavailable(reason)
     programs = cache / "bin"
-    if _recipe_seen(cache) != _recipe():
-        _unpack(cache)
-        _link(cache / "tree", programs)
-        (cache / "recipe.json").write_text(json.dumps(_recipe()))
-    _ensure_system_packages()
+    with locked(cache / "programs.lock"):
+        if _recipe_seen(cache) != _recipe():
+            _unpack(cache)
+            _link(cache / "tree", programs)
+            (cache / "recipe.json").write_text(json.dumps(_recipe()))
+        _ensure_system_packages()
     return programs
 
 
