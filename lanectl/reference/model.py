@@ -1,0 +1,114 @@
+"""The forward pass: rows of tokens in, logits out.
+
+Batch invariance is by construction. A row is one token of one request. Every product of a row with a matrix is a
+matrix-vector product of its own with a fixed shape, and its attention is computed alone, over its own context:
+nothing a row is computed from depends on which other rows are there, so its bits do not either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lanectl.reference.experts import Experts
+from lanectl.reference.kv import KvCache
+from lanectl.reference.weights import Floats, LayerWeights, Shape, Weights
+
+_EPSILON = 1e-6  # keeps the norm of a zero row finite
+_ROPE_BASE = 10_000.0
+_QUERY_GAIN = 1.5  # queries and keys have mean square 1: scores stay within +-sqrt(head_dim) x gain, so exp() is safe
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of one step: token ids, their positions, the cache slot each position is kept in, and the slot
+    where the row's own request begins."""
+
+    tokens: NDArray[np.intp]
+    positions: NDArray[np.intp]
+    slots: NDArray[np.intp]
+    bases: list[int]
+
+
+class Model:
+    """A decoder of RMS-normed layers: rotary attention with one key/value head, then routed experts."""
+
+    def __init__(self, shape: Shape, weights: Weights, experts: Experts, head_bias: Floats) -> None:
+        self._shape = shape
+        self._weights = weights
+        self._experts = experts
+        self._head_bias = head_bias
+        self._rotation = _rotation(len(weights.positions), shape.head_dim)
+
+    def forward(self, rows: Rows, cache: KvCache, wanted: NDArray[np.intp]) -> Floats:
+        """Given the rows of a step and the indices of those whose next token is wanted, write the rows' keys and
+        values into the cache and return the logits (wanted, vocabulary)."""
+        x = self._weights.embedding[rows.tokens] + self._weights.positions[rows.positions]
+        rotation = self._rotation[rows.positions][:, None, :]
+        for number, layer in enumerate(self._weights.layers):
+            x += self._attend(number, layer, x, rows, rotation, cache)
+            normed = _normed(x)
+            picked, gate = self._route(layer, normed)
+            x += self._experts.run(number, normed, picked, gate)
+        return _times(_normed(x[wanted]), self._weights.head) + self._head_bias
+
+    def _attend(
+        self, number: int, layer: LayerWeights, x: Floats, rows: Rows, rotation: NDArray[np.complex64], cache: KvCache
+    ) -> Floats:
+        shape = self._shape
+        split = (shape.heads + 1) * shape.head_dim
+        mixed = _times(_normed(x), layer.attention_in)
+        turned = _normed(mixed[:, :split].reshape(len(x), shape.heads + 1, shape.head_dim))
+        turned = (turned.view(np.complex64) * rotation).view(np.float32)
+        cache.write(number, rows.slots, turned[:, shape.heads], mixed[:, split:])
+        queries = turned[:, : shape.heads] * np.float32(_QUERY_GAIN / shape.head_dim**0.5)
+        return _times(self._mix(number, queries, rows, cache).reshape(len(x), -1), layer.attention_out)
+
+    def _mix(self, number: int, queries: Floats, rows: Rows, cache: KvCache) -> Floats:
+        """Softmax attention, each row over its own positions 0 … its position. The cache keeps a one behind every
+        value, so the same product that mixes the values also adds up the softmax's denominator."""
+        heads, width = self._shape.heads, self._shape.head_dim
+        keys, values = cache.keys[number], cache.values[number]
+        spans = [(base, base + at + 1) for base, at in zip(rows.bases, rows.positions.tolist(), strict=True)]
+        scores = [np.matmul(queries[row], keys[start:end].T) for row, (start, end) in enumerate(spans)]
+        mixed = np.empty((len(spans), heads, values.shape[1]), np.float32)
+        for row, (start, end) in enumerate(spans):
+            score = scores[row]
+            np.exp(score, out=score)
+            np.matmul(score, values[start:end], out=mixed[row])
+        return np.divide(mixed[:, :, :width], mixed[:, :, width : width + 1])
+
+    def _route(self, layer: LayerWeights, normed: Floats) -> tuple[NDArray[np.intp], Floats]:
+        """Given normed rows, return the ids of the picked experts, ascending, and their weights: a softmax over
+        the picked ones alone."""
+        scores = _times(normed, layer.router)
+        picked = np.sort(np.argsort(-scores, axis=1, kind="stable")[:, : self._shape.picked], axis=1)
+        chosen = scores[np.arange(len(scores))[:, None], picked]
+        chosen -= np.maximum.reduce(chosen, axis=1, keepdims=True)
+        np.exp(chosen, out=chosen)
+        chosen /= np.add.reduce(chosen, axis=1, keepdims=True)
+        return picked, chosen
+
+
+def _times(x: Floats, matrix: Floats) -> Floats:
+    """Rows times a matrix, one matrix-vector product a row."""
+    product: Floats = np.matmul(x[:, None, :], matrix)
+    return product[:, 0, :]
+
+
+def _normed(x: Floats) -> Floats:
+    """RMSNorm over the last axis, without a gain (the gain is part of the next matrix)."""
+    size: Floats = np.matmul(x[..., None, :], x[..., :, None])[..., 0]
+    size /= x.shape[-1]
+    size += _EPSILON
+    return np.divide(x, np.sqrt(size, out=size))
+
+
+def _rotation(positions: int, head_dim: int) -> NDArray[np.complex64]:
+    """Rotary position embedding as complex factors, one for each pair of numbers (positions, head_dim / 2)."""
+    frequency = _ROPE_BASE ** (-np.arange(0, head_dim, 2) / head_dim)
+    angle = np.arange(positions)[:, None] * frequency[None, :]
+    turned: NDArray[np.complex64] = np.exp(1j * angle).astype(np.complex64)
+    return turned

@@ -1,0 +1,93 @@
+"""`python -m lanectl.reference.server`: the options, and the life of the process."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import shlex
+import signal
+import socket
+import sys
+from typing import NoReturn
+
+from lanectl.reference.faults import KINDS, VARIABLE, Faults, FaultyLog, hold_port, ignore_sigterm
+
+# The server's loop and the engine's thread share the interpreter. A thread that wants it waits this long before it
+# asks the other one to give way: short against a step (about 0.4 ms), so that tokens go out while the next step runs.
+_SWITCH_INTERVAL_S = 0.0001
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line's parser."""
+    options = argparse.ArgumentParser(
+        prog="python -m lanectl.reference.server",
+        description="A small, true mixture-of-experts language model server with the API, metrics and log of vLLM.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="faults (also in the environment as "
+        + VARIABLE
+        + "='KIND[=VALUE] KIND[=VALUE]'):\n"
+        + "\n".join(f"  {kind:16} {text}" for kind, text in KINDS.items()),
+    )
+    options.add_argument("--host", default="127.0.0.1")
+    options.add_argument("--port", type=int, default=8000)
+    options.add_argument("--served-model-name", nargs="+", default=["reference"], metavar="NAME")
+    options.add_argument("--seed", type=int, default=0, help="the weights are made from it")
+    options.add_argument("--shape", choices=["tiny", "small"], default="small", help="the size of the model")
+    options.add_argument("--max-model-len", type=_count, default=4096, metavar="N", help="longest context, in tokens")
+    options.add_argument("--max-num-seqs", type=_count, default=64, metavar="N", help="requests that run at a time")
+    options.add_argument("--max-num-batched-tokens", type=_count, default=256, metavar="N", help="rows of one step")
+    options.add_argument("--kv-cache-memory-bytes", type=_count, default=128 * 1024**2, metavar="N")
+    options.add_argument("--device-word", default="GPU", help="what the boot log calls the place of the KV cache")
+    options.add_argument("--api-key", nargs="+", default=[], metavar="KEY", help="/v1/* needs one of them as bearer")
+    options.add_argument("--disable-access-log", action="store_true", help="no log line for each request")
+    options.add_argument("--fault", action="append", default=[], metavar="KIND[=VALUE]", help="misbehave; repeatable")
+    return options
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Serve until SIGTERM or SIGINT; exit 0 then, 1 if the server cannot start, 2 for a wrong command line."""
+    options = parser()
+    settings = options.parse_args(arguments)
+    try:
+        faults = Faults.read([*shlex.split(os.environ.get(VARIABLE, "")), *settings.fault])
+    except ValueError as problem:
+        options.error(str(problem))
+    # As process 1 of a container, a signal without a handler would be ignored: there is one from the start.
+    if not ignore_sigterm(faults):
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGINT, lambda *_: sys.exit(0))
+    log = FaultyLog(faults)
+    try:
+        listening = _bound(settings.host, settings.port)
+    except OSError as problem:
+        log.line(f"ERROR: cannot bind {settings.host}:{settings.port}: {problem.strerror}")
+        sys.exit(1)
+    hold_port(faults, listening)
+    # One thread for the matrix products: they are far too small to share. Must be set before numpy is loaded.
+    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    from lanectl.reference.serving import serve  # loads numpy
+
+    sys.exit(asyncio.run(serve(settings, faults, log, listening)))
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Return a socket bound to the address, not yet listening: while the engine boots, a connection is refused.
+    Raise OSError."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    bound = socket.socket(family, kind, protocol)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind(address)
+    return bound
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""The paths the server answers, and the way from a request to the engine and back."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lanectl.reference import VERSION
+from lanectl.reference.bodies import ApiError, BodyReader
+from lanectl.reference.engine import Engine
+from lanectl.reference.events import EventStream
+from lanectl.reference.generation import Generation
+from lanectl.reference.http import Exchange
+from lanectl.reference.metrics import Metrics
+from lanectl.reference.scheduler import Request, StepReport
+from lanectl.reference.shapes import Payload, Shapes, encoded
+from lanectl.reference.tokenizer import Tokenizer
+
+_GENERATING = {"/v1/completions": False, "/v1/chat/completions": True}  # path -> whether it is a chat
+_DEAD = ApiError(
+    500, "EngineCore encountered an issue. See stack trace (above) for the root cause.", "InternalServerError"
+)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What the server says about itself."""
+
+    names: list[str]
+    max_model_len: int
+    fingerprint: str
+    started: int  # unix seconds
+    api_keys: list[str]
+
+
+class Service:
+    """Routes requests. Everything here runs on the server's loop."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        tokenizer: Tokenizer,
+        metrics: Metrics,
+        open_stream: Callable[[Exchange], EventStream] = EventStream,
+    ) -> None:
+        self._identity = identity
+        self._tokenizer = tokenizer
+        self._bodies = BodyReader(identity.names, tokenizer, identity.max_model_len)
+        self._metrics = metrics
+        self._open_stream = open_stream
+        self._engine: Engine | None = None
+        self._generations: dict[Request, Generation] = {}
+        self._simple: dict[str, Callable[[Exchange], None]] = {
+            "/health": self._health,
+            "/ping": self._health,
+            "/version": lambda exchange: exchange.reply(200, encoded({"version": VERSION})),
+            "/metrics": self._scrape,
+            "/v1/models": self._models,
+        }
+
+    def use(self, engine: Engine) -> None:
+        """Given the engine, hand generations to it."""
+        self._engine = engine
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer one request."""
+        request = exchange.request
+        try:
+            if request.path.startswith("/v1/") and not self._allowed(request.headers.get("authorization", "")):
+                exchange.reply(401, encoded({"error": "Unauthorized"}))
+            elif request.path in _GENERATING:
+                _require(exchange, "POST")
+                self._generate(exchange, chat=_GENERATING[request.path])
+            elif request.path in self._simple:
+                _require(exchange, "GET")
+                self._simple[request.path](exchange)
+            else:
+                exchange.reply(404, encoded({"detail": "Not Found"}))
+        except ApiError as problem:
+            exchange.reply(problem.status, encoded(problem.payload()))
+
+    def deliver(self, report: StepReport) -> None:
+        """Given what a step did, count it, then pass its tokens on."""
+        self._metrics.record(report)
+        for output in report.outputs:
+            generation = self._generations.get(output.request)
+            if generation is not None:
+                if output.reason is not None:
+                    del self._generations[output.request]
+                generation.push(output.token, output.reason)
+
+    def engine_died(self) -> None:
+        """Every answer in the making ends with an error, and /health says 503 from now on."""
+        for generation in list(self._generations.values()):
+            generation.fail(_DEAD.payload())
+        self._generations.clear()
+
+    def _generate(self, exchange: Exchange, chat: bool) -> None:
+        if self._engine is None or self._engine.failed is not None:
+            raise _DEAD
+        asked = self._bodies.read(exchange.request.body, chat)
+        prefix = "chatcmpl-" if chat else "cmpl-"
+        answer_id = prefix + exchange.request.headers.get("x-request-id", secrets.token_hex(16))
+        shapes = Shapes(chat, answer_id, int(time.time()), asked.model, self._identity.fingerprint)
+        generation = Generation(asked, exchange, shapes, self._tokenizer.stream(), self._open_stream, self._abort)
+        self._generations[generation.request] = generation
+        self._engine.submit(generation.request)
+
+    def _abort(self, generation: Generation, reason: str) -> None:
+        if self._generations.pop(generation.request, None) is not None and self._engine is not None:
+            self._engine.abort(generation.request, reason)
+
+    def _allowed(self, authorization: str) -> bool:
+        scheme, _, token = authorization.partition(" ")
+        keys = self._identity.api_keys
+        given = token.encode("latin-1") if scheme.lower() == "bearer" else b""
+        return not keys or any(hmac.compare_digest(given, key.encode()) for key in keys)
+
+    def _health(self, exchange: Exchange) -> None:
+        alive = self._engine is not None and self._engine.failed is None
+        exchange.reply(200 if alive else 503, b"", "text/plain; charset=utf-8")
+
+    def _scrape(self, exchange: Exchange) -> None:
+        exchange.reply(200, self._metrics.text().encode(), "text/plain; version=0.0.4; charset=utf-8")
+
+    def _models(self, exchange: Exchange) -> None:
+        cards: list[Payload] = [
+            {
+                "id": name,
+                "object": "model",
+                "created": self._identity.started,
+                "owned_by": "lanectl",
+                "root": name,
+                "parent": None,
+                "max_model_len": self._identity.max_model_len,
+                "permission": [],
+            }
+            for name in self._identity.names
+        ]
+        exchange.reply(200, encoded({"object": "list", "data": cards}))
+
+
+def _require(exchange: Exchange, method: str) -> None:
+    if exchange.request.method != method:
+        raise ApiError(405, "Method Not Allowed", "MethodNotAllowedError")
