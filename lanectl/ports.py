@@ -107,6 +107,10 @@ class ContainerEngine(Protocol):
         """Return the host pids of the container's processes; None where they cannot be read. Empty when not running."""
         ...
 
+    def cdi_problem(self, image_id: str, devices: Sequence[str]) -> str | None:
+        """Prove that the engine can inject these devices; return its own words when it cannot."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class PortOwner:
