@@ -54,7 +54,10 @@ class Measure(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Station:
-    """The machine and site an action works on."""
+    """The machine and site an action works on.
+
+    `in_flight`: given a server's base URL and API key, how many requests it runs and holds waiting; None: cannot tell.
+    """
 
     site: Site
     state: StateDir
@@ -66,6 +69,7 @@ class Station:
     audit: Audit
     log: Logger
     measure: Measure
+    in_flight: Callable[[str, str | None], int | None]
     command: tuple[str, ...]
     boot_id: str
     environ: Mapping[str, str] = field(default_factory=dict)

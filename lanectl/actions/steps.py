@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from lanectl.actions.station import Logger
@@ -24,7 +25,8 @@ def forward(journal: Journal, step: str, effect: Effect, check: Callable[[], Non
     try:
         result = dict(effect() or {})
     except Exception as error:
-        journal.append(Kind.FAILED, step, failure_data(error))
+        with suppress(LaneError):  # the effect's own error is what the person must read
+            journal.append(Kind.FAILED, step, failure_data(error))
         raise
     journal.append(Kind.DONE, step, result)
     return result

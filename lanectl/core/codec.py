@@ -52,7 +52,9 @@ def _read(kind: Any, value: Any, path: str) -> Any:
             return tuple(_read(inner[0], item, f"{path}[{index}]") for index, item in enumerate(items))
         if len(inner) != len(items):
             raise CodecError(f"{path}: {len(items)} items where {len(inner)} belong")
-        return tuple(_read(one, item, f"{path}[{index}]") for index, (one, item) in enumerate(zip(inner, items)))
+        return tuple(
+            _read(one, item, f"{path}[{index}]") for index, (one, item) in enumerate(zip(inner, items, strict=True))
+        )
     if origin is not None and issubclass(origin, Mapping):
         inner_kind = get_args(kind)[1]
         return {key: _read(inner_kind, item, f"{path}.{key}") for key, item in _expect(value, dict, path).items()}

@@ -114,11 +114,12 @@ def _wrong(record: Record, seq: int, prev: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One candidate container: its service, the name recorded before it was created, its id once known."""
+    """One candidate container, in start order: its service, the name recorded before it was created, its id once known."""
 
     service: str
     name: str
     container_name: str
+    stop_grace_s: float
     id: str | None = None
 
 
@@ -133,7 +134,7 @@ class Failure:
 class SwapState:
     """The fold of a journal. `owed` is the restore target: old production, after `committed` the promoted lane.
 
-    `pending` is a step that began and has no outcome. `from_dark`: production was not serving when the swap opened.
+    `shm`: shared-memory files of the candidate, removed once it is gone. `pending` is a step that began and has no outcome. `from_dark`: production was not serving when the swap opened.
     `deadline` is CLOCK_MONOTONIC seconds of boot `boot_id`.
     """
 
@@ -148,6 +149,7 @@ class SwapState:
     keep: bool = False
     from_dark: bool = False
     candidates: tuple[Planned, ...] = ()
+    shm: tuple[str, ...] = ()
     armed: bool = False
     owed: Owed | None = None
     former: Owed | None = None
@@ -205,6 +207,7 @@ def _opened(record: Record) -> SwapState:
             keep=bool(data["keep"]),
             from_dark=bool(data["from_dark"]),
             candidates=tuple(from_json(Planned, item) for item in data["candidates"]),
+            shm=tuple(data["shm"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedJournal(f"the opened record lacks {error}") from error

@@ -84,7 +84,7 @@ class Tripped:
 
 @dataclass(frozen=True, slots=True)
 class Production:
-    """state/production.json: what production *is*. `previous` is the last lane that passed its gates before `current`."""
+    """state/production.json: what production *is*. `previous`: the lane that was production before `current`."""
 
     current: Owed | None = None
     previous: Owed | None = None

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lanectl.core.container import Container, Status
-from lanectl.core.health import Verdict
 from lanectl.core.journal import SwapState
 from lanectl.core.owed import Owed, OwedService, Production, candidate_name, parked_name
 
@@ -28,14 +27,14 @@ class Observed:
     """What an engine look found for one swap.
 
     `strays`: containers of this swap that are not owed, in stop order (server first). `target`: the owed services in
-    start order. `busy`: why the owed lane cannot be started yet (port, GPU memory), looked at only while it is not
-    running and no stray is left. `proof`: the last verdict on the target, None when it was not proven since it started.
+    start order. `released`: port, memory and shared memory were proven free since the last stray left. `proven`: the
+    target answered a real request since it was last seen to run.
     """
 
     strays: tuple[Container, ...] = ()
     target: tuple[SeenService, ...] = ()
-    busy: tuple[str, ...] = ()
-    proof: Verdict | None = None
+    released: bool = False
+    proven: bool = False
 
 
 class Act(StrEnum):
@@ -79,14 +78,14 @@ def next_move(state: SwapState, observed: Observed) -> Move:
 
 def _bring_back(state: SwapState, owed: Owed, observed: Observed) -> Move:
     down = tuple(seen.owed.name for seen in observed.target if not _up(seen.container))
-    if down and observed.busy:
-        return Move(Act.RELEASE, "; ".join(observed.busy), down)
+    if down and not observed.released:
+        return Move(Act.RELEASE, "port and memory are not proven free yet", down)
     misnamed = tuple(seen.owed.name for seen in observed.target if _misnamed(seen))
     if misnamed:
         return Move(Act.SETTLE, f"{', '.join(misnamed)} still has the name it was parked under", misnamed)
     if down:
         return Move(Act.START, f"{owed.label} is owed and not running", down)
-    if observed.proof is None or not observed.proof.ready:
+    if not observed.proven:
         return Move(Act.PROVE, f"{owed.label} runs and has not answered a real request yet")
     return Move(Act.CLOSE, f"{owed.label} is running and proven")
 
@@ -133,7 +132,7 @@ def may_take(owner: Owner, *, past_deadline: bool, guard: bool) -> Move | None:
 
 
 def owed_without_swap(production: Production, running: bool) -> Move:
-    """Given production and whether it runs, with no open swap: a reboot or a daemon restart is the only reason to act."""
+    """Given production and whether it runs, no swap open, return the move: start it after a reboot, else nothing."""
     if production.tripped is not None:
         return Move(Act.NOTHING, f"the watchdog tripped at {production.tripped.at}; a person must clear it")
     if production.owed is None:

@@ -76,4 +76,9 @@ class Site:
 
     def client_host(self) -> str:
         """The address at which this machine reaches its own public port."""
-        return LOOPBACK if self.host in ("0.0.0.0", "::", "") else self.host
+        return reachable(self.host)
+
+
+def reachable(host: str) -> str:
+    """Given the address a server is bound to, return one at which this machine reaches it."""
+    return LOOPBACK if host in ("0.0.0.0", "::", "") else host

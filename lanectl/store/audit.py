@@ -14,7 +14,7 @@ from typing import Any
 
 from lanectl.errors import LaneError, Problem
 from lanectl.ports import Clock
-from lanectl.store.files import AppendLog, ensure_dir
+from lanectl.store.files import AppendLog, ensure_dir, read_bytes
 
 FORMAT = 1
 FIRST_PREV = "0" * 64
@@ -39,9 +39,9 @@ class Audit:
         ensure_dir(self._path.parent)
         log = AppendLog(self._path)
         try:
-            seq, prev, torn = self._tail(log)
-            if torn:
-                seq, prev = self._line(log, seq, prev, REPAIRED, command, {"removed": torn})
+            seq, prev = self._last()
+            if log.torn:
+                seq, prev = self._line(log, seq, prev, REPAIRED, command, {"removed_bytes": len(log.torn)})
             self._line(log, seq, prev, event, command, data)
         finally:
             log.close()
@@ -55,30 +55,23 @@ class Audit:
         log.append(line)
         return seq + 1, hashlib.sha256(line).hexdigest()
 
-    def _tail(self, log: AppendLog) -> tuple[int, str, int]:
-        """Return the last whole line's sequence and digest, and how many torn bytes were cut off after it."""
-        content = self._path.read_bytes() if self._path.exists() else b""
-        whole = content[: content.rfind(b"\n") + 1]
-        torn = len(content) - len(whole)
-        if torn:
-            log.truncate(len(whole))
+    def _last(self) -> tuple[int, str]:
+        """Return the last line's sequence and digest."""
+        whole = read_bytes(self._path) or b""
         if not whole:
-            return 0, FIRST_PREV, torn
+            return 0, FIRST_PREV
         last = whole[:-1].rpartition(b"\n")[2]
         try:
-            seq = int(json.loads(last)["seq"])
+            return int(json.loads(last)["seq"]), hashlib.sha256(last).hexdigest()
         except (ValueError, KeyError, TypeError) as error:
             raise LaneError(
                 f"{self._path}: the last line cannot be read: {error}", "run `lanectl audit verify`"
             ) from error
-        return seq, hashlib.sha256(last).hexdigest(), torn
 
 
 def entries(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the entries that can be read, oldest first. A missing file has none."""
-    if not path.exists():
-        return
-    for line in path.read_bytes().split(b"\n"):
+    for line in (read_bytes(path) or b"").split(b"\n"):
         try:
             entry = json.loads(line)
         except ValueError:
@@ -91,7 +84,7 @@ def verify(path: Path) -> tuple[int, list[Problem]]:
     """Check every line: readable, in sequence, chained to the one before. Return the lines and the problems."""
     problems: list[Problem] = []
     prev, seq = FIRST_PREV, 0
-    content = path.read_bytes() if path.exists() else b""
+    content = read_bytes(path) or b""
     lines = content.split(b"\n")
     if lines.pop():
         problems.append(Problem(f"{path}:{len(lines) + 1}", "the last line is torn (no line end)"))

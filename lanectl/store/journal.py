@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lanectl.core.journal import FIRST_PREV, Kind, Record, SwapState, encode, extend, fold, line_digest, read
-from lanectl.errors import LaneError
+from lanectl.core.journal import (
+    FIRST_PREV,
+    DamagedJournal,
+    Kind,
+    Reading,
+    Record,
+    SwapState,
+    encode,
+    extend,
+    fold,
+    line_digest,
+    read,
+)
 from lanectl.ports import Clock
-from lanectl.store.files import AppendLog, ensure_dir, release, reserve
+from lanectl.store.files import AppendLog, ensure_dir, explained, read_bytes, release, reserve
 
 # A swap writes some 40 records of 1-8 KiB; the ARMED and COMMITTED records are the long ones. Four times that.
 RESERVED_BYTES = 1024 * 1024
@@ -25,7 +37,8 @@ class Journal:
     def __init__(self, path: Path, clock: Clock, swap: str) -> None:
         self.path = path
         self._clock = clock
-        self._log = AppendLog(path)
+        self._reserve = path.parent / RESERVE_NAME
+        self._log = AppendLog(path, self._reserve)
         self._swap = swap
         self._records: list[Record] = []
         self._prev = FIRST_PREV
@@ -47,15 +60,11 @@ class Journal:
         Raise `DamagedJournal` when its records do not fold, `LaneError` when it cannot be read or has damage beyond
         a torn last line (see `lanectl.core.journal.read`).
         """
-        reading = read(path.read_bytes())
-        if reading.damage:
-            from lanectl.core.journal import DamagedJournal
-
-            raise DamagedJournal(f"{path}: {reading.damage}")
-        state = fold(reading.records)
-        journal = cls(path, clock, state.swap)
+        reading, state = _load(path)
         if reading.torn:
-            journal._log.truncate(reading.whole_bytes)
+            with explained(path, "cut the torn last line of"):
+                os.truncate(path, reading.whole_bytes)
+        journal = cls(path, clock, state.swap)
         journal._records = list(reading.records)
         journal._prev = line_digest(encode(reading.records[-1]))
         journal._state = state
@@ -74,7 +83,7 @@ class Journal:
     def append(self, kind: Kind, step: str = "", data: Mapping[str, Any] | None = None, attempt: int = 1) -> None:
         """Append one record and make it durable. Raise `LaneError` when it is not on disk; nothing of it stays then.
 
-        A full disk is met by giving up the reserved space and trying once more.
+        A full disk is met by giving up the reserved space.
         """
         record = Record(
             seq=len(self._records) + 1,
@@ -89,12 +98,7 @@ class Journal:
         )
         state = extend(self._state, record)
         line = encode(record)
-        try:
-            self._log.append(line)
-        except LaneError:
-            if not release(self.path.parent / RESERVE_NAME):
-                raise
-            self._log.append(line)
+        self._log.append(line)
         self._records.append(record)
         self._prev = line_digest(line)
         self._state = state
@@ -102,14 +106,21 @@ class Journal:
     def close(self) -> None:
         """Close the file and give back the reserved space."""
         self._log.close()
-        release(self.path.parent / RESERVE_NAME)
+        release(self._reserve)
 
 
 def load(path: Path) -> SwapState:
     """Given a journal's path, return its state without opening it for writing. Raise as `Journal.resume`."""
-    reading = read(path.read_bytes())
-    if reading.damage:
-        from lanectl.core.journal import DamagedJournal
+    return _load(path)[1]
 
-        raise DamagedJournal(f"{path}: {reading.damage}")
-    return fold(reading.records)
+
+def records(path: Path) -> tuple[Record, ...]:
+    """Given a journal's path, return its records. Raise as `Journal.resume`."""
+    return _load(path)[0].records
+
+
+def _load(path: Path) -> tuple[Reading, SwapState]:
+    reading = read(read_bytes(path) or b"")
+    if reading.damage:
+        raise DamagedJournal(f"{path}: {reading.damage}", "run `lanectl recover`; never edit a journal")
+    return reading, fold(reading.records)

@@ -8,7 +8,7 @@ from pathlib import Path
 from lanectl.core.codec import from_json, to_json
 from lanectl.core.owed import Production
 from lanectl.errors import LaneError
-from lanectl.store.files import ensure_dir, write_atomic
+from lanectl.store.files import ensure_dir, read_bytes, write_atomic
 
 FORMAT = 1
 
@@ -18,12 +18,9 @@ def load(path: Path) -> Production:
 
     Raise `LaneError` when the file is there and cannot be understood.
     """
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
+    content = read_bytes(path)
+    if content is None:
         return Production()
-    except OSError as error:
-        raise LaneError(f"{path}: cannot be read: {error.strerror}") from error
     try:
         data = json.loads(content)
         if not isinstance(data, dict) or data.pop("v", None) != FORMAT:

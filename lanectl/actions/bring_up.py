@@ -1,0 +1,98 @@
+"""Start an owed lane's services in order and prove each: the same ladder as a boot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lanectl.actions.interrupts import Interrupts
+from lanectl.actions.progress import Progress
+from lanectl.actions.ready import ReadyReport, Served, wait_ready
+from lanectl.actions.station import Station
+from lanectl.core.container import Container, CreateArgs, Status
+from lanectl.core.lane import Restart
+from lanectl.core.owed import Owed, OwedService
+from lanectl.core.recovery import SeenService
+
+
+def served(station: Station, owed: Owed, service: OwedService) -> Served:
+    """Return what a service of an owed lane must answer, and where."""
+    return Served(
+        host=owed.host,
+        port=owed.port,
+        model=owed.served_model,
+        max_model_len=owed.max_model_len,
+        api_key=station.api_key(service.ready.api_key if service.ready else None),
+    )
+
+
+def bring_up(
+    station: Station,
+    owed: Owed,
+    target: tuple[SeenService, ...],
+    *,
+    restart_first: bool,
+    port_was_free: bool,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Start each service that is down, in order, and climb its ladder; return each one's id and time to ready.
+
+    `restart_first`: an earlier attempt failed, so what runs is stopped and started again. A container that is missing
+    is made again from its kept create arguments. Raise `LaneError` or `CandidateFailed` from the ladder.
+    """
+    if restart_first:
+        for seen in reversed(target):
+            if seen.container is not None:
+                station.engine.stop(seen.container.id, seen.owed.stop_grace_s)
+    result: dict[str, Any] = {}
+    for seen in target:
+        container_id = _ensure_started(station, seen, progress)
+        report = _prove(station, owed, seen.owed, container_id, port_was_free, progress)
+        result[seen.owed.name] = {"id": container_id, "seconds": round(report.seconds, 3), "owner": report.owner}
+    return result
+
+
+def _ensure_started(station: Station, seen: SeenService, progress: Progress) -> str:
+    container = seen.container
+    if container is None:
+        progress.note(f"{seen.owed.container_name} is gone: making it again from its kept create arguments")
+        container_id = _recreate(station, seen.owed)
+    else:
+        container_id = container.id
+        if container.status is Status.PAUSED:
+            # A paused container cannot be started; only a kill moves it (the engine resumes it to die).
+            station.engine.kill(container_id)
+        if not container.running and container.restart.name != "no":
+            station.engine.set_restart(container_id, Restart())
+    progress.ticker(f"starting {seen.owed.container_name}")
+    station.engine.start(container_id)
+    return container_id
+
+
+def _recreate(station: Station, owed: OwedService) -> str:
+    kept = station.kept_recreate(owed.recreate)
+    body = dict(kept.body)
+    body["HostConfig"] = {**body.get("HostConfig", {}), "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0}}
+    return station.engine.create(station.reveal(CreateArgs(owed.container_name, body)))
+
+
+def _prove(
+    station: Station, owed: Owed, service: OwedService, container_id: str, port_was_free: bool, progress: Progress
+) -> ReadyReport:
+    return wait_ready(
+        engine=station.engine,
+        prober=station.prober,
+        clock=station.clock,
+        container_id=container_id,
+        service=service,
+        served=served(station, owed, service),
+        port_was_free=port_was_free,
+        check=Interrupts.ignore,
+        progress=progress.ticker,
+        deadline=None,
+    )
+
+
+def give_back_restart(station: Station, owed: OwedService, container: Container) -> None:
+    """Give a proven container its own restart policy back."""
+    if container.restart != owed.restart:
+        station.engine.set_restart(container.id, owed.restart)

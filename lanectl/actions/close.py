@@ -1,0 +1,89 @@
+"""The end of a swap: production.json, restart policies, the closing record."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lanectl.actions.bring_up import give_back_restart
+from lanectl.actions.station import Station
+from lanectl.actions.steps import WayBack
+from lanectl.core.container import Container
+from lanectl.core.journal import Kind, SwapState
+from lanectl.core.owed import Desired, Owed
+from lanectl.core.recovery import Observed
+from lanectl.core.swap import Outcome, Phase, followers, outcome_text
+from lanectl.errors import LaneError, Unfinished
+from lanectl.store.journal import Journal
+
+
+def close_swap(
+    station: Station, journal: Journal, back: WayBack, observed: Observed, *, refused: bool, recovering: bool
+) -> str:
+    """Record that what is owed serves (or that nothing was touched), and close; return the outcome's text.
+
+    production.json is written before the closing record: a death between the two is closed again by a recovery.
+    """
+    state = journal.state
+    if state.owed is not None and not refused:
+        _record_production(station, state, observed)
+        for seen in observed.target:
+            if seen.container is not None:
+                _give_back(station, seen.container, state.owed, seen.owed.name)
+        if Phase.RESTORED in followers(state.phase):
+            back.record(Kind.PHASE, Phase.RESTORED)
+    outcome = closing_outcome(journal.state, refused=refused, recovering=recovering)
+    back.record(Kind.CLOSED, data={"outcome": outcome})
+    return outcome
+
+
+def closing_outcome(state: SwapState, *, refused: bool, recovering: bool) -> str:
+    """Given the folded journal, return how it ends."""
+    if refused:
+        return outcome_text(Outcome.REFUSED)
+    if state.committed:
+        return outcome_text(Outcome.PROMOTED)
+    if recovering:
+        return outcome_text(Outcome.RECOVERED, state.failure.step if state.failure else state.pending or state.phase)
+    if state.interrupted:
+        return outcome_text(Outcome.INTERRUPTED)
+    if state.failure is not None:
+        return outcome_text(Outcome.FAILED, state.failure.step)
+    return outcome_text(Outcome.MEASURED if "measure" in state.done else Outcome.PROVEN)
+
+
+def _record_production(station: Station, state: SwapState, observed: Observed) -> None:
+    if state.owed is None:
+        raise AssertionError("nothing owed")
+    ids = {seen.owed.name: seen.container.id for seen in observed.target if seen.container is not None}
+    now = _with_ids(state.owed, ids)
+    before = station.production()
+    if state.committed:
+        after = replace(before, current=now, previous=state.former or before.previous, desired=Desired.SERVING)
+        after = replace(after, tripped=None)
+    else:
+        after = replace(before, current=now)
+    if after == before:
+        return
+    try:
+        station.record_production(after)
+    except LaneError as error:
+        raise Unfinished(
+            f"{now.label} is serving and proven, but that could not be recorded: {error.message}",
+            error.hint or "cure the cause, then run `lanectl recover`",
+        ) from error
+
+
+def _with_ids(owed: Owed, ids: dict[str, str]) -> Owed:
+    services = tuple(
+        replace(service, container_id=ids.get(service.name, service.container_id)) for service in owed.services
+    )
+    return replace(owed, services=services)
+
+
+def _give_back(station: Station, container: Container, owed: Owed, name: str) -> None:
+    service = next(service for service in owed.services if service.name == name)
+    try:
+        give_back_restart(station, service, container)
+    except LaneError as error:
+        # It serves and is proven; its restart policy only matters at the next reboot, which recover covers too.
+        station.log.warning("restart policy not given back", container=container.name, error=error.message)

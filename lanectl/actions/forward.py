@@ -1,0 +1,268 @@
+"""The forward leg: one effect per verb of the plan. Order and phases come from core/plan.py."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lanectl.actions.drain import drain
+from lanectl.actions.gone import wait_free
+from lanectl.actions.guard import Guard
+from lanectl.actions.progress import Progress
+from lanectl.actions.ready import ReadyReport, Served, wait_ready
+from lanectl.actions.station import Station
+from lanectl.actions.steps import forward
+from lanectl.core.codec import to_json
+from lanectl.core.container import Container, CreateArgs
+from lanectl.core.journal import Kind
+from lanectl.core.lane import Lane, Restart, Service
+from lanectl.core.owed import Owed, OwedService, owe, parked_name, promise
+from lanectl.core.plan import Step, Verb
+from lanectl.core.site import reachable
+from lanectl.core.swap import Phase
+from lanectl.errors import CandidateFailed, LaneError
+from lanectl.store.journal import Journal
+
+STABLE_LOOK_EVERY_S = 1.0
+MIB = 2**20
+DROP_CACHES = "/proc/sys/vm/drop_caches"
+
+
+@dataclass
+class Leg:
+    """One forward leg under way."""
+
+    station: Station
+    journal: Journal
+    lane: Lane
+    owed: Owed | None
+    creates: Mapping[str, CreateArgs]
+    profile: str | None
+    check: Callable[[], None]
+    progress: Progress
+    guard: Guard
+    ids: dict[str, str] = field(default_factory=dict)
+    reports: dict[str, ReadyReport] = field(default_factory=dict)
+
+    def service(self, name: str) -> Service:
+        return next(service for service in self.lane.services if service.name == name)
+
+    def owed_service(self, name: str) -> OwedService:
+        if self.owed is None:
+            raise AssertionError("nothing is owed")
+        return next(service for service in self.owed.services if service.name == name)
+
+    def container(self, name: str) -> Container:
+        """Look at a candidate. Raise `CandidateFailed` when it is gone."""
+        container = self.station.engine.inspect(self.ids[name])
+        if container is None:
+            raise CandidateFailed(f"start:{name}", "EXITED", f"the candidate's {name} was removed behind our back")
+        return container
+
+
+def run_forward(leg: Leg, steps: tuple[Step, ...]) -> None:
+    """Run the steps in order, recording each phase once its last step is done. Raise what a step raises."""
+    for index, step in enumerate(steps):
+        if index == 0 or steps[index - 1].phase is not step.phase:
+            leg.progress.phase(step.phase, step.text)
+        effect = _EFFECTS[step.verb]
+        leg.progress.ticker(step.text)
+        forward(leg.journal, step.name, lambda effect=effect, step=step: effect(leg, step), leg.check)  # type: ignore[misc]
+        last_of_phase = index + 1 == len(steps) or steps[index + 1].phase is not step.phase
+        if last_of_phase:
+            _record_phase(leg, step.phase)
+
+
+def _record_phase(leg: Leg, phase: Phase) -> None:
+    """ARMED and COMMITTED have records of their own that carry the restore target; VERIFIED may have no step."""
+    if phase is Phase.ARMED:
+        leg.journal.append(Kind.ARMED, data={"target": to_json(leg.owed), "guard": leg.guard.pid})
+    elif phase is Phase.COMMITTED:
+        leg.journal.append(Kind.COMMITTED, data={"target": to_json(_promoted(leg))})
+    else:
+        leg.journal.append(Kind.PHASE, phase)
+    if phase is Phase.READY and leg.lane.stable_for_s == 0:
+        # No gate and no stability window is asked for: what READY proved is all there is to verify.
+        leg.journal.append(Kind.PHASE, Phase.VERIFIED)
+
+
+def _create(leg: Leg, step: Step) -> dict[str, Any]:
+    container_id = leg.station.engine.create(leg.station.reveal(leg.creates[step.service]))
+    leg.ids[step.service] = container_id
+    return {"id": container_id}
+
+
+def _guard(leg: Leg, step: Step) -> dict[str, Any]:
+    leg.guard.start()
+    for service in leg.owed.services if leg.owed else ():
+        leg.station.engine.keep_image(service.image_id, keep_tag(service.image_id))
+    return {"pid": leg.guard.pid}
+
+
+def keep_tag(image_id: str) -> str:
+    """The tag that keeps an owed image from being pruned."""
+    return f"lanectl-keep:{image_id.rpartition(':')[2][:12]}"
+
+
+def _drain(leg: Leg, step: Step) -> dict[str, Any]:
+    if leg.owed is None or leg.lane.drain is None:
+        raise AssertionError("a drain needs a production and its policy")
+    return drain(leg.station, leg.owed, leg.lane.drain, leg.check, leg.progress)
+
+
+def _park(leg: Leg, step: Step) -> None:
+    owed = leg.owed_service(step.service)
+    leg.station.engine.set_restart(owed.container_id, Restart())
+    leg.station.engine.rename(owed.container_id, parked_name(owed.container_name, leg.journal.state.swap))
+
+
+def _stop(leg: Leg, step: Step) -> dict[str, Any]:
+    owed = leg.owed_service(step.service)
+    stopped = leg.station.engine.stop(owed.container_id, owed.stop_grace_s)
+    return {"how": stopped.how, "seconds": round(stopped.seconds, 3), "exit_code": stopped.exit_code}
+
+
+def _free(leg: Leg, step: Step) -> dict[str, Any]:
+    owed, lane = leg.owed, leg.lane
+    memory = {one.uuid: one for one in (*(_memory(owed) if owed else ()), *_memory(lane))}
+    seen = wait_free(
+        leg.station,
+        port=(lane.host, lane.port) if owed is None else (owed.host, owed.port),
+        memory=tuple(memory.values()),
+        shm=tuple(dict.fromkeys((*(owed.shm if owed else ()), *lane.shm))),
+        unknown_is_free=False,
+        progress=leg.progress,
+        check=leg.check,
+    )
+    return seen | _host_memory(leg)
+
+
+def _memory(of: Owed | Lane) -> tuple[Any, ...]:
+    return tuple(service.memory for service in of.services if service.memory is not None)
+
+
+def _host_memory(leg: Leg) -> dict[str, Any]:
+    """Look at MemAvailable again: read while production held it, it said nothing about the candidate."""
+    import psutil
+
+    available = psutil.virtual_memory().available
+    needed = leg.station.site.thresholds.mem_available
+    if available < needed:
+        raise LaneError(
+            f"the host has {available // MIB} MiB available after production stopped, {needed // MIB} are asked for",
+            "thresholds.mem_available in station.yaml; `ps --sort=-rss aux` shows who holds memory",
+        )
+    return {"mem_available": available}
+
+
+def _page_cache(leg: Leg, step: Step) -> None:
+    os.sync()
+    try:
+        with open(DROP_CACHES, "w", encoding="ascii") as knob:  # noqa: PTH123 - a kernel knob, not a file
+            knob.write("3")
+    except OSError as error:
+        raise LaneError(f"{DROP_CACHES}: {error.strerror}", "before_boot.drop_page_cache needs root") from error
+
+
+def _start(leg: Leg, step: Step) -> dict[str, Any]:
+    leg.station.engine.start(leg.ids[step.service])
+    seen = leg.container(step.service)
+    wanted = tuple(device.qualified for device in leg.service(step.service).devices)
+    if set(seen.devices) != set(wanted):
+        raise CandidateFailed(
+            step.name, "MISCONFIGURED", f"{step.service} runs with devices {seen.devices}, the spec asks for {wanted}"
+        )
+    return {"id": seen.id, "devices": list(seen.devices)}
+
+
+def _ready(leg: Leg, step: Step) -> dict[str, Any]:
+    service, lane = leg.service(step.service), leg.lane
+    report = wait_ready(
+        engine=leg.station.engine,
+        prober=leg.station.prober,
+        clock=leg.station.clock,
+        container_id=leg.ids[service.name],
+        service=service,
+        served=Served(
+            host=reachable(lane.host),
+            port=lane.port,
+            model=lane.served_model,
+            max_model_len=lane.max_model_len,
+            api_key=leg.station.api_key(service.ready.api_key if service.ready else None),
+        ),
+        port_was_free=True,
+        check=leg.check,
+        progress=leg.progress.ticker,
+        deadline=None,
+    )
+    leg.reports[service.name] = report
+    return {"seconds": round(report.seconds, 3), "owner": report.owner, "facts": dict(report.facts)}
+
+
+def _stable(leg: Leg, step: Step) -> dict[str, Any]:
+    """The lane must stay up, unrestarted, for as long as the spec asks."""
+    began = leg.station.clock.monotonic()
+    first = {name: leg.container(name) for name in leg.ids}
+    while leg.station.clock.monotonic() - began < leg.lane.stable_for_s:
+        leg.check()
+        leg.station.clock.sleep(STABLE_LOOK_EVERY_S)
+        for name, before in first.items():
+            now = leg.container(name)
+            if not now.running or now.started_at != before.started_at:
+                raise CandidateFailed(step.name, "EXITED", f"{name} did not stay up for {leg.lane.stable_for_s:g} s")
+    return {"seconds": leg.lane.stable_for_s}
+
+
+def _measure(leg: Leg, step: Step) -> dict[str, Any]:
+    from lanectl.actions.measure import measure_lane
+
+    if leg.profile is None:
+        raise AssertionError("a measurement needs a profile")
+    return measure_lane(
+        leg.station, leg.journal.state.swap, leg.lane, leg.profile, leg.reports, leg.check, leg.progress
+    )
+
+
+def _commit(leg: Leg, step: Step) -> dict[str, Any]:
+    """Keep what a later restore of the new production may need; the COMMITTED record itself follows."""
+    names = {}
+    for service in leg.lane.services:
+        seen = leg.container(service.name)
+        args = leg.creates[service.name]
+        kept = CreateArgs(service.container_name, {**args.body, "Image": seen.image_id})
+        names[service.name] = leg.station.keep_recreate(seen.id, kept)
+        leg.station.engine.keep_image(seen.image_id, keep_tag(seen.image_id))
+    return {"recreate": names}
+
+
+def _promoted(leg: Leg) -> Owed:
+    kept = leg.journal.state.done["commit"]["recreate"]
+    services = tuple(
+        promise(
+            leg.lane,
+            service,
+            container_id=leg.ids[service.name],
+            image_id=leg.container(service.name).image_id,
+            recreate=kept[service.name],
+        )
+        for service in leg.lane.services
+    )
+    return owe(leg.lane, services, host=leg.station.site.client_host(), adopted=False)
+
+
+_EFFECTS: dict[Verb, Callable[[Leg, Step], Mapping[str, Any] | None]] = {
+    Verb.CREATE: _create,
+    Verb.GUARD: _guard,
+    Verb.DRAIN: _drain,
+    Verb.PARK: _park,
+    Verb.STOP: _stop,
+    Verb.FREE: _free,
+    Verb.PAGE_CACHE: _page_cache,
+    Verb.START: _start,
+    Verb.READY: _ready,
+    Verb.STABLE: _stable,
+    Verb.MEASURE: _measure,
+    Verb.COMMIT: _commit,
+}

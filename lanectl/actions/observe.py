@@ -1,0 +1,53 @@
+"""Look at the engine through the eyes of one swap: what is there that is not owed, and what is owed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lanectl.actions.station import Station
+from lanectl.core.container import LABEL_ROLE, LABEL_SWAP, Container
+from lanectl.core.journal import SwapState
+from lanectl.core.owed import OwedService
+from lanectl.core.recovery import Observed, SeenService, known_names
+from lanectl.ports import ContainerEngine
+
+
+def observe(station: Station, state: SwapState, *, released: bool, proven: bool) -> Observed:
+    """Return what the engine shows now. Raise `Unreachable` or `EngineError` when it cannot be asked."""
+    target = tuple(
+        SeenService(service, find(station.engine, service, known_names(state, service)))
+        for service in (state.owed.services if state.owed else ())
+    )
+    owed_ids = {seen.container.id for seen in target if seen.container is not None}
+    made = [
+        container
+        for container in station.engine.containers({LABEL_SWAP: state.swap})
+        if container.id not in owed_ids and container.id not in _former_ids(state)
+    ]
+    return Observed(_stop_order(state, made), target, released, proven)
+
+
+def find(engine: ContainerEngine, service: OwedService, names: Iterable[str]) -> Container | None:
+    """Return the container that is this owed service: by its id, else by a name it may have and its very image.
+
+    A container of the right name with another image is somebody else's: it is not taken for ours.
+    """
+    container = engine.inspect(service.container_id)
+    if container is not None:
+        return container
+    for name in names:
+        container = engine.inspect(name)
+        if container is not None and container.image_id == service.image_id:
+            return container
+    return None
+
+
+def _former_ids(state: SwapState) -> frozenset[str]:
+    """After a commit the old production is parked, not owed and not a stray: a rollback starts it again."""
+    return state.former.container_ids if state.former else frozenset()
+
+
+def _stop_order(state: SwapState, containers: list[Container]) -> tuple[Container, ...]:
+    """Order containers so that what depends on others goes first: the reverse of the planned start order."""
+    order = {planned.service: index for index, planned in enumerate(state.candidates)}
+    return tuple(sorted(containers, key=lambda container: -order.get(container.labels.get(LABEL_ROLE, ""), len(order))))

@@ -1,0 +1,315 @@
+"""Preflight: everything is checked before anything is touched, and all problems are reported at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lanectl.actions.bring_up import served
+from lanectl.actions.look import look
+from lanectl.actions.station import Station
+from lanectl.core.container import Container, EngineInfo
+from lanectl.core.lane import Lane
+from lanectl.core.owed import Owed
+from lanectl.errors import LaneError, Problem
+from lanectl.site.local_rules import local_problems
+from lanectl.site.manifest import file_sha256
+
+# Programs that are known to act on lanes by themselves: they would start or kill containers in the middle of a swap.
+FOREIGN_CONTROLLERS = ("sidecar_watchdog.py", "controller.py", "promote-v19", "swap-to-m3v2.sh")
+RECOVERY_STEP = "watchdog, requires and gates are read and checked, and not enforced yet"
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What preflight found. `problems` refuse the swap; `notices` are worth knowing and stop nothing."""
+
+    problems: tuple[Problem, ...] = ()
+    notices: tuple[Problem, ...] = ()
+    engine: EngineInfo | None = None
+    running: tuple[Container, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class _Case:
+    station: Station
+    lane: Lane
+    owed: Owed | None
+    keep: bool
+    from_dark: bool
+    engine: EngineInfo
+    containers: tuple[Container, ...]
+
+    def owned(self) -> frozenset[str]:
+        return self.owed.container_ids if self.owed else frozenset()
+
+
+def survey(station: Station, lane: Lane, owed: Owed | None, *, keep: bool, from_dark: bool) -> Survey:
+    """Run every read-only check; return all problems and notices. Raises nothing for what it may find."""
+    early = [*_complete(lane), *_unsupported(lane)]
+    try:
+        engine = station.engine.info()
+        containers = station.engine.containers()
+    except LaneError as error:
+        return Survey((*early, _problem("engine", error)))
+    case = _Case(station, lane, owed, keep, from_dark, engine, containers)
+    problems, notices = list(early), []
+    for check in _CHECKS:
+        try:
+            problems += check(case)
+        except LaneError as error:
+            problems.append(_problem(check.__name__.strip("_").replace("_", " "), error))
+    for watch in _WATCHES:
+        notices += watch(case)
+    return Survey(tuple(problems), tuple(notices), engine, containers)
+
+
+def _problem(where: str, error: LaneError) -> Problem:
+    return Problem(where, error.message, hint=error.hint or "")
+
+
+def _complete(lane: Lane) -> Iterator[Problem]:
+    for missing in lane.missing:
+        yield Problem(missing.where, f"{missing.name} is not given", hint=missing.hint)
+
+
+def _unsupported(lane: Lane) -> Iterator[Problem]:
+    """A lane that asks for protection lanectl cannot give yet must not serve without it."""
+    asked = {"watchdog": lane.watchdog, "requires": lane.requires, "gates": lane.gates}
+    names = [name for name, value in asked.items() if value]
+    if names:
+        yield Problem(f"lane {lane.label}", f"asks for {', '.join(names)}", hint=RECOVERY_STEP)
+
+
+def _engine_pinned(case: _Case) -> Iterator[Problem]:
+    config = case.station.site.engine
+    if config.kind == "docker" and config.daemon_id is None:
+        yield Problem(
+            "station.yaml",
+            f"engine.daemon_id is not given; the daemon at {case.engine.endpoint} says it is {case.engine.id}",
+            hint=f"write `daemon_id: {case.engine.id}` under engine: if that is the daemon you mean",
+        )
+
+
+def _fits_the_engine(case: _Case) -> Iterator[Problem]:
+    if case.engine.kind == "local":
+        yield from local_problems(case.lane)
+
+
+def _images(case: _Case) -> Iterator[Problem]:
+    for service in case.lane.services:
+        if _given(service.image) and case.station.engine.image(service.image) is None:
+            yield Problem(
+                f"services.{service.name}.image",
+                f"{service.image} is not on this machine",
+                hint="pull or load it now: nothing is pulled inside an outage",
+            )
+
+
+def _devices(case: _Case) -> Iterator[Problem]:
+    """What the daemon lists is a hint; a probe container is the last word."""
+    for service in case.lane.services:
+        names = tuple(device.qualified for device in service.devices if _given(device.qualified))
+        image = case.station.engine.image(service.image) if _given(service.image) else None
+        if not names or image is None:
+            continue
+        said = case.station.engine.cdi_problem(image.id, names)
+        if said is None:
+            continue
+        known = ", ".join(case.engine.cdi_devices or ()) or "none"
+        yield Problem(
+            f"services.{service.name}.devices",
+            f"the engine cannot inject {', '.join(names)}: {said}",
+            hint=f"CDI devices it knows: {known}; after a driver or hardware change run "
+            "`sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`",
+        )
+
+
+def _gpus(case: _Case) -> Iterator[Problem]:
+    wanted = {service.memory.uuid: service for service in case.lane.services if service.memory}
+    if not wanted:
+        return
+    known = case.station.gpus.uuids()
+    for uuid, service in wanted.items():
+        if known is None:
+            yield Problem(
+                f"services.{service.name}.memory",
+                "the GPUs of this machine cannot be read",
+                hint="install lanectl with the extra `gpu`, and see that `nvidia-smi` answers",
+            )
+        elif uuid not in known:
+            yield Problem(
+                f"services.{service.name}.memory", f"no GPU {uuid} here", hint=f"GPUs: {', '.join(known) or 'none'}"
+            )
+
+
+def _map_file(case: _Case) -> Iterator[Problem]:
+    ref = case.lane.map
+    if ref is None or not _given(ref.file):
+        return
+    if not Path(ref.file).is_file():
+        yield Problem("map.file", f"{ref.file} is not there", hint="maps/README.md says where maps come from")
+    elif ref.sha256 is None:
+        yield Problem("map.file", f"{ref.file} is not in maps/MANIFEST.yaml", hint="add its sha256 there")
+    elif (found := file_sha256(ref.file)) != ref.sha256:
+        yield Problem(
+            "map.file",
+            f"{ref.file} has sha256 {found}, maps/MANIFEST.yaml says {ref.sha256}",
+            hint="put the right file back, or record the new one in the manifest after its gate has passed",
+        )
+
+
+def _mounts(case: _Case) -> Iterator[Problem]:
+    for service in case.lane.services:
+        for index, mount in enumerate(service.mounts):
+            if _given(mount.source) and not Path(mount.source).exists():
+                where = f"services.{service.name}.volumes[{index}]"
+                yield Problem(where, f"{mount.source} is not there", hint="create or mount it")
+
+
+def _secrets(case: _Case) -> Iterator[Problem]:
+    """Reveal every secret once, and forget it: a missing one must not be found inside the outage."""
+    from lanectl.actions.creates import create_all
+
+    for name, args in create_all(case.station, case.lane, "preflight").items():
+        if case.lane.missing:
+            return
+        try:
+            case.station.reveal(args)
+        except LaneError as error:
+            yield _problem(f"services.{name}", error)
+
+
+def _ports(case: _Case) -> Iterator[Problem]:
+    """The public port belongs to production and nobody else; the trial port is free."""
+    site = case.station.site
+    yield from _public_port(case)
+    if case.keep:
+        return
+    if not case.station.prober.can_bind(case.lane.host, site.trial_port):
+        owner = case.station.prober.port(case.lane.host, site.trial_port)
+        yield Problem(
+            f"port {site.trial_port}",
+            f"the trial port is held by {', '.join(owner.names) or 'an unknown process'}",
+            hint=f"`ss -ltnp 'sport = :{site.trial_port}'`; end it or set ports.trial in station.yaml",
+        )
+
+
+def _public_port(case: _Case) -> Iterator[Problem]:
+    site = case.station.site
+    if case.owed is not None and not case.from_dark:
+        return  # the ladder on production proves whose port it is
+    if not case.station.prober.can_bind(site.host, site.public_port):
+        owner = case.station.prober.port(site.client_host(), site.public_port)
+        yield Problem(
+            f"port {site.public_port}",
+            f"the public port is held by {', '.join(owner.names) or 'an unknown process'}, which is not production",
+            hint=f"`ss -ltnp 'sport = :{site.public_port}'`; if that is production, run `lanectl adopt`",
+        )
+
+
+def _production_serves(case: _Case) -> Iterator[Problem]:
+    """Production is proven serving now, else there is no baseline to come back to."""
+    if case.owed is None:
+        if not case.from_dark:
+            yield Problem(
+                "production",
+                "nothing is recorded as production",
+                hint="`lanectl adopt NAME` records what runs now; `--from-dark` starts with nothing serving",
+            )
+        return
+    if case.from_dark:
+        running = [s.container_name for s in case.owed.services if _runs(case, s.container_id)]
+        if running:
+            yield Problem("production", f"{', '.join(running)} is running", hint="leave out --from-dark")
+        return
+    for service in case.owed.services:
+        _, verdict = look(
+            engine=case.station.engine,
+            prober=case.station.prober,
+            container_id=service.container_id,
+            service=service,
+            served=served(case.station, case.owed, service),
+        )
+        if not verdict.ready:
+            yield Problem(
+                f"production {case.owed.label}",
+                f"{service.container_name} is not proven serving: {verdict.reason}: {verdict.detail}",
+                hint="repair it first, or use --from-dark once it is stopped",
+            )
+
+
+def _runs(case: _Case, container_id: str) -> bool:
+    return any(container.id == container_id and container.active for container in case.containers)
+
+
+def _one_lane_a_gpu(case: _Case) -> Iterator[Problem]:
+    """A running stranger with one of the candidate's devices would share the GPU with it."""
+    wanted = {device.qualified for service in case.lane.services for device in service.devices}
+    for container in case.containers:
+        if not container.active or container.id in case.owned():
+            continue
+        shared = sorted(wanted & set(container.devices))
+        if shared:
+            yield Problem(
+                f"container {container.name}",
+                f"it runs with {', '.join(shared)} and is not production",
+                hint=f"stop it (`docker stop {container.name}`) or adopt it",
+            )
+
+
+def _host(case: _Case) -> Iterator[Problem]:
+    needed = case.station.site.thresholds.disk_free
+    root = Path(case.station.state.root)
+    free = shutil.disk_usage(root if root.exists() else root.parent).free
+    if free < needed:
+        yield Problem(
+            str(root),
+            f"{free // 2**20} MiB free, {needed // 2**20} MiB are asked for",
+            hint="free some disk, or set thresholds.disk_free in station.yaml",
+        )
+
+
+def _page_cache(case: _Case) -> Iterator[Problem]:
+    if case.lane.drop_page_cache and not os.access("/proc/sys/vm/drop_caches", os.W_OK):
+        yield Problem("before_boot.drop_page_cache", "needs root", hint="run lanectl as root, or leave it out")
+
+
+def _given(text: str) -> bool:
+    return "${" not in text
+
+
+def _foreign_controllers(case: _Case) -> Iterator[Problem]:
+    """A hand-run watchdog with --rollback would start another lane in the middle of a swap."""
+    import psutil
+
+    for process in psutil.process_iter(["pid", "cmdline"]):
+        line = " ".join(process.info["cmdline"] or ())
+        named = next((name for name in FOREIGN_CONTROLLERS if name in line), None)
+        if named and process.info["pid"] != os.getpid():
+            yield Problem(
+                f"process {process.info['pid']}",
+                f"{named} is running and may act on these containers",
+                hint="end it before the swap if it watches this lane",
+            )
+
+
+_CHECKS: tuple[Callable[[_Case], Iterator[Problem]], ...] = (
+    _engine_pinned,
+    _fits_the_engine,
+    _images,
+    _devices,
+    _gpus,
+    _map_file,
+    _mounts,
+    _secrets,
+    _ports,
+    _production_serves,
+    _one_lane_a_gpu,
+    _host,
+    _page_cache,
+)
+_WATCHES: tuple[Callable[[_Case], Iterator[Problem]], ...] = (_foreign_controllers,)

@@ -1,0 +1,220 @@
+"""The one way back: make the owed lane the only running one, and prove it. Good and bad swaps end here.
+
+Level-triggered: look, ask `core.recovery.next_move`, do that one thing, look again. It can be run twice, interrupted
+anywhere, and taken up by somebody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from lanectl.actions.bring_up import bring_up
+from lanectl.actions.close import close_swap
+from lanectl.actions.discard import discard
+from lanectl.actions.gone import wait_free
+from lanectl.actions.observe import observe
+from lanectl.actions.progress import Progress
+from lanectl.actions.station import Station
+from lanectl.actions.steps import WayBack
+from lanectl.core.container import Container
+from lanectl.core.journal import Kind
+from lanectl.core.owed import OwedService
+from lanectl.core.recovery import Act, Move, Observed, next_move
+from lanectl.core.swap import Phase, followers
+from lanectl.errors import Dark, LaneError, Unfinished, Unreachable
+from lanectl.store.journal import Journal
+
+# A swap needs at most: discard, release, settle, start, prove, close. Four times that bounds a world that keeps
+# changing under us without ever cutting a normal restore short.
+MAX_MOVES = 24
+# A daemon that restarts is back within seconds; a machine that is shutting one down for an upgrade takes up to two
+# minutes. Longer is DARK, and `recover` takes it up again.
+ENGINE_BACK_WITHIN_S = 120.0
+FIRST_RETRY_S = 0.5
+LAST_RETRY_S = 10.0
+
+
+@dataclass
+class Walk:
+    """What one walk back has found out so far."""
+
+    released: bool = False
+    proven: bool = False
+    attempt: int = 1
+    containers: dict[str, Container] = field(default_factory=dict)
+
+
+def restore(station: Station, journal: Journal, progress: Progress, *, recovering: bool) -> str:
+    """Bring back what the journal says is owed, prove it, close the journal; return the outcome's text.
+
+    `recovering`: the swap's own process is gone and somebody else walks its way back. Raise `Dark` when it cannot be
+    brought back; the journal stays open, with the reason in a `stuck` record. Raise `Unfinished` when it serves and
+    that could not be recorded.
+    """
+    back = WayBack(journal, station.log)
+    walk = Walk()
+    try:
+        return _retrying(station, progress, walk, lambda: _walk(station, journal, back, progress, walk, recovering))
+    except Unfinished:
+        raise
+    except LaneError as error:
+        raise _dark(station, journal, back, error) from error
+
+
+def _retrying(station: Station, progress: Progress, walk: Walk, once: Callable[[], str]) -> str:
+    """Walk, again after a failure: `restore_attempts` times, or for as long as an engine may take to come back."""
+    from tenacity import (
+        RetryCallState,
+        Retrying,
+        retry_if_exception_type,
+        retry_if_not_exception_type,
+        wait_exponential,
+    )
+
+    began = station.clock.monotonic()
+
+    def enough(call: RetryCallState) -> bool:
+        error = call.outcome.exception() if call.outcome else None
+        if isinstance(error, Unreachable):
+            return station.clock.monotonic() - began > ENGINE_BACK_WITHIN_S
+        return walk.attempt >= station.site.thresholds.restore_attempts
+
+    def again(call: RetryCallState) -> None:
+        error = call.outcome.exception() if call.outcome else None
+        if not isinstance(error, Unreachable):
+            walk.attempt += 1
+        walk.released = walk.proven = False
+        progress.note(f"restore: {error}; trying again")
+
+    retrying = Retrying(
+        retry=retry_if_exception_type(LaneError) & retry_if_not_exception_type(Unfinished),
+        stop=enough,
+        wait=wait_exponential(multiplier=FIRST_RETRY_S, min=FIRST_RETRY_S, max=LAST_RETRY_S),
+        sleep=station.clock.sleep,
+        before_sleep=again,
+        reraise=True,
+    )
+    return retrying(once)
+
+
+def _walk(station: Station, journal: Journal, back: WayBack, progress: Progress, walk: Walk, recovering: bool) -> str:
+    for _ in range(MAX_MOVES):
+        observed = observe(station, journal.state, released=walk.released, proven=walk.proven)
+        move = next_move(journal.state, observed)
+        if move.act is Act.NOTHING:
+            return journal.state.closed or ""
+        if move.act in (Act.CLOSE, Act.REFUSE):
+            _note_released(journal, back, observed, progress)
+            return close_swap(station, journal, back, observed, refused=move.act is Act.REFUSE, recovering=recovering)
+        _MOVES[move.act](_Scene(station, journal, back, progress, walk, observed, move))
+    raise LaneError(f"the engine did not settle within {MAX_MOVES} looks: something else changes its containers")
+
+
+@dataclass(frozen=True)
+class _Scene:
+    station: Station
+    journal: Journal
+    back: WayBack
+    progress: Progress
+    walk: Walk
+    observed: Observed
+    move: Move
+
+    def seen(self, name: str) -> tuple[OwedService, Container | None]:
+        for seen in self.observed.target:
+            if seen.owed.name == name:
+                return seen.owed, seen.container
+        raise AssertionError(name)
+
+
+def _discard(scene: _Scene) -> None:
+    scene.walk.released = False
+    for container in scene.observed.strays:
+        scene.progress.ticker(f"removing {container.name}")
+        scene.back.run(
+            f"discard:{container.name}",
+            lambda container=container: discard(scene.station, scene.journal.state, container),  # type: ignore[misc]
+            scene.walk.attempt,
+        )
+
+
+def _release(scene: _Scene) -> None:
+    state, owed = scene.journal.state, scene.journal.state.owed
+    if owed is None:
+        raise AssertionError("only a target waits for its port and memory")
+
+    def effect() -> dict[str, Any]:
+        down = [scene.seen(name)[0] for name in scene.move.services]
+        return wait_free(
+            scene.station,
+            port=(owed.host, owed.port) if owed.server in down else None,
+            memory=tuple(service.memory for service in down if service.memory),
+            shm=state.shm if not state.committed else (),
+            unknown_is_free=True,
+            progress=scene.progress,
+        )
+
+    scene.back.run("released", effect, scene.walk.attempt)
+    scene.walk.released = True
+    _note_released(scene.journal, scene.back, scene.observed, scene.progress)
+
+
+def _note_released(journal: Journal, back: WayBack, observed: Observed, progress: Progress) -> None:
+    """Record RELEASED once: nothing of the candidate is left. After a commit there is nothing to release."""
+    if not observed.strays and Phase.RELEASED in followers(journal.state.phase):
+        back.record(Kind.PHASE, Phase.RELEASED)
+        progress.phase(Phase.RELEASED, "candidate gone; bringing back what is owed")
+
+
+def _settle(scene: _Scene) -> None:
+    for name in scene.move.services:
+        owed, container = scene.seen(name)
+        if container is None:
+            raise AssertionError(name)
+
+        def effect(ref: str = container.id, to: str = owed.container_name) -> None:
+            scene.station.engine.rename(ref, to)
+
+        scene.back.run(f"settle:{name}", effect, scene.walk.attempt)
+
+
+def _bring_up(scene: _Scene) -> None:
+    """Start what is down and prove all of it: both moves climb the same ladder."""
+    owed = scene.journal.state.owed
+    if owed is None:
+        raise AssertionError("only a target is brought up")
+
+    def effect() -> dict[str, Any]:
+        return bring_up(
+            scene.station,
+            owed,
+            scene.observed.target,
+            restart_first=scene.walk.attempt > 1,
+            port_was_free=scene.walk.released,
+            progress=scene.progress,
+        )
+
+    scene.back.run("prove", effect, scene.walk.attempt)
+    scene.walk.proven = True
+
+
+_MOVES: dict[Act, Callable[[_Scene], None]] = {
+    Act.DISCARD: _discard,
+    Act.RELEASE: _release,
+    Act.SETTLE: _settle,
+    Act.START: _bring_up,
+    Act.PROVE: _bring_up,
+}
+
+
+def _dark(station: Station, journal: Journal, back: WayBack, error: LaneError) -> Dark:
+    owed = journal.state.owed
+    what = owed.label if owed else "the site"
+    back.record(Kind.STUCK, data={"reason": error.message, "cause": type(error).__name__})
+    station.log.error("DARK", lane=what, reason=error.message)
+    return Dark(
+        f"DARK: {what} is owed and could not be brought back: {error.message}",
+        error.hint or "cure the cause, then run `lanectl recover`; `lanectl logs` shows what the lane said",
+    )
