@@ -31,8 +31,8 @@ def port_owner(host: str, port: int) -> PortOwner:
     Where listeners overlap, the kernel prefers the more specific address, and IPv4 to an IPv6 socket that also takes
     IPv4 (net/ipv4/inet_hashtables.c, compute_score); only those preferred would answer.
     """
-    addresses = _addresses(host)
-    inodes = {listener.inode for address in addresses for listener in answering(listeners(port), address)}
+    found = listeners(port)
+    inodes = {listener.inode for address in _addresses(host) for listener in answering(found, address)}
     if not inodes:
         return PortOwner(listening=False, pids=frozenset())
     holders = _holders(inodes)
