@@ -15,10 +15,10 @@ from docker.errors import APIError
 from docker.models.containers import Container
 from docker.types import DeviceRequest
 
+from tests.support.docker_engine import DockerEngine
 from tests.support.engine_api import ping
 from tests.support.engine_cdi import GPUS, KIND, NODES
 from tests.support.engine_daemon import Daemon
-from tests.support.engine_fixture import DockerEngine
 from tests.support.engine_images import LABEL, python_binds
 
 RUN_LIMIT_S = 30.0

@@ -1,89 +1,35 @@
 """Fixtures for tests on a real container engine: `docker_engine`, `cdi_names`, `container_prefix`.
 
-The engine is the one that answers: LANECTL_TEST_DOCKER_HOST, else DOCKER_HOST, else the active Docker context (unix
-sockets of this machine only), else a private one where it can be started (Debian, root). Where there is none the
-tests are skipped with the reason; with LANECTL_REQUIRE_ENGINE=1 they fail instead. A named endpoint that does not
-answer is an error, never a reason to take another engine.
+Which engine that is, is in docker_engine.py. Where there is none the tests are skipped with the reason; with
+LANECTL_REQUIRE_ENGINE=1 they fail instead.
 """
 
 from __future__ import annotations
 
 import os
-import platform
-import shutil
-import subprocess
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NoReturn
+from contextlib import ExitStack
+from typing import NoReturn
 
 import pytest
 
-from tests.support.engine_api import call, ping
-from tests.support.engine_cdi import NAMES
-from tests.support.engine_images import ensure_images, remove_images
-from tests.support.engine_lock import SharedUse
-from tests.support.engine_packages import EngineUnavailable, cache_folder, why_not_here
-from tests.support.private_engine import docker_command, kept, main_daemon
+from tests.support import docker_engine as found
+from tests.support.docker_engine import DockerEngine
+from tests.support.engine_api import call
+from tests.support.engine_packages import EngineUnavailable, why_not_here
 
-NAMED_BY = ("LANECTL_TEST_DOCKER_HOST", "DOCKER_HOST")
-PREFIX_BYTES = 4  # of randomness in a container's name: enough for the tests that run at one time
-
-
-@dataclass(frozen=True)
-class DockerEngine:
-    """The engine the tests use: where it is, why this one, and what is ready on it."""
-
-    url: str
-    source: str  # the variable that named it, "Docker context NAME", or "private"
-    daemon_id: str
-    images: dict[str, str]  # "busybox", "pyhost" -> image id, sha256:…
-    cdi: dict[str, str]  # role -> "nvidia.com/gpu=GPU-…"; empty when this engine does not know the test devices
-    docker: list[str] | None  # the start of a `docker` command line on this engine, with `compose`; None: none here
-
-    @property
-    def private(self) -> bool:
-        """Whether the tests started this engine themselves, so that they may also stop it."""
-        return self.url == main_daemon().url
-
-
-def find_engine() -> tuple[str, str] | None:
-    """Return (url, source) of the engine that answers, or None. Raise EngineUnavailable for a named one that does not,
-    or that is not on this machine."""
-    for variable in NAMED_BY:
-        url = os.environ.get(variable)
-        if url:
-            if not url.startswith("unix://"):
-                raise EngineUnavailable(f"{variable}={url}: the tests use an engine of this machine, unix://… only")
-            if not ping(url):
-                raise EngineUnavailable(f"{variable}={url} does not answer")
-            return url, variable
-    found = _context()
-    return found if found and ping(found[0]) and _of_this_machine(found[0]) else None
-
-
-def _context() -> tuple[str, str] | None:
-    from docker.context import ContextAPI
-
-    context = ContextAPI.get_current_context()
-    host = str(context.Host or "").replace("http+unix://", "unix://")
-    return (host, f"Docker context {context.Name}") if host.startswith("unix://") else None
-
-
-def _of_this_machine(url: str) -> bool:
-    """Whether the engine runs on this kernel: one inside a virtual machine cannot mount this machine's Python."""
-    return bool(call(url, "GET", "/info").get("KernelVersion") == platform.release())
+PREFIX_DIGITS = 8  # of randomness in a container's name: enough for the tests that run at one time
 
 
 def pytest_report_header() -> str:
     """Say before the first test which engine the engine tier will use."""
     try:
-        found = find_engine()
+        answers = found.find_engine()
     except (EngineUnavailable, OSError) as error:
         return f"container engine: none, {error}"
-    if found:
-        return f"container engine: {found[0]} ({found[1]})"
+    if answers:
+        return f"container engine: {answers[0]} ({answers[1]})"
     return f"container engine: {why_not_here() or 'a private one, started when a test needs it'}"
 
 
@@ -97,18 +43,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def docker_engine() -> Iterator[DockerEngine]:
     """A real Docker engine with the test images; skipped (failed with LANECTL_REQUIRE_ENGINE=1) where there is none."""
-    folder = cache_folder()
-    use = SharedUse(folder)
-    try:
-        found = find_engine()
-        reason = None if found else why_not_here()
-        if reason:
-            _no_engine(f"no container engine answers, and {reason}")
-        engine = use.enter(lambda: _prepare(found, folder))
-    except (EngineUnavailable, OSError) as error:
-        _no_engine(str(error))
-    yield engine
-    use.leave(lambda: _tidy(engine, folder))
+    with ExitStack() as stack:
+        try:
+            engine = stack.enter_context(found.docker_engine())
+        except (EngineUnavailable, OSError) as error:
+            _no_engine(str(error))
+        yield engine
 
 
 @pytest.fixture(scope="session")
@@ -126,57 +66,9 @@ def cdi_names(docker_engine: DockerEngine) -> dict[str, str]:
 @pytest.fixture
 def container_prefix(docker_engine: DockerEngine) -> Iterator[str]:
     """A prefix for this test's container names; every container whose name starts with it is removed afterwards."""
-    prefix = f"lt-{uuid.uuid4().hex[: 2 * PREFIX_BYTES]}-"
+    prefix = f"lt-{uuid.uuid4().hex[:PREFIX_DIGITS]}-"
     yield prefix
-    for container in call(docker_engine.url, "GET", "/containers/json?all=1"):
-        if any(name.startswith(f"/{prefix}") for name in container["Names"]):
-            call(docker_engine.url, "DELETE", f"/containers/{container['Id']}?force=1&v=1")
-
-
-def _prepare(found: tuple[str, str] | None, folder: Path) -> DockerEngine:
-    url, source = found or (main_daemon().start().url, "private")
-    information = call(url, "GET", "/info")
-    return DockerEngine(
-        url=url,
-        source=source,
-        daemon_id=information["ID"],
-        images=ensure_images(url, _busybox(folder)),
-        cdi=_known_devices(information),
-        docker=_docker(url),
-    )
-
-
-def _tidy(engine: DockerEngine, folder: Path) -> None:
-    if not engine.private:
-        remove_images(engine.url)
-    elif not kept(folder).exists():
-        main_daemon().stop()
-
-
-def _busybox(folder: Path) -> Path:
-    unpacked = folder / "bin" / "busybox"
-    own = shutil.which("busybox")
-    if unpacked.exists():
-        return unpacked
-    if own:
-        return Path(own)
-    raise EngineUnavailable("the test image needs a static busybox: apt-get install busybox-static")
-
-
-def _known_devices(information: dict[str, Any]) -> dict[str, str]:
-    known = {device.get("ID") for device in information.get("DiscoveredDevices") or ()}
-    return NAMES if known >= set(NAMES.values()) else {}
-
-
-def _docker(url: str) -> list[str] | None:
-    try:
-        return docker_command(url)
-    except EngineUnavailable:
-        own = shutil.which("docker")
-    if own is None:
-        return None
-    has_compose = subprocess.run([own, "compose", "version"], capture_output=True, check=False).returncode == 0
-    return [own, "--host", url] if has_compose else None
+    found.remove_containers(docker_engine.url, prefix)
 
 
 def _no_engine(reason: str) -> NoReturn:
