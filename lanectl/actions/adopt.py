@@ -59,7 +59,7 @@ def lane_of(station: Station, names: Sequence[str], label: str | None) -> Lane:
 
 
 def adopt(station: Station, names: Sequence[str], label: str | None) -> Adopted:
-    """Record running containers as production. Raise `Busy`, `Unfinished`, `LaneError` (exit 3: not there or not running)."""
+    """Record running containers as production. Raise `Busy`, `Unfinished`, `LaneError` (exit 3: it does not run)."""
     lock = Lock(station.state.lock)
     lock.acquire(command=" ".join(station.command))
     try:

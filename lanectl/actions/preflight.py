@@ -56,7 +56,8 @@ def survey(station: Station, lane: Lane, owed: Owed | None, *, keep: bool, from_
     except LaneError as error:
         return Survey((*early, _problem("engine", error)))
     case = _Case(station, lane, owed, keep, from_dark, engine, containers)
-    problems, notices = list(early), []
+    problems: list[Problem] = list(early)
+    notices: list[Problem] = []
     for check in _CHECKS:
         try:
             problems += check(case)

@@ -14,7 +14,7 @@ def open_swaps(station: Station) -> tuple[SwapState, ...]:
 
 
 def refuse_unfinished(station: Station) -> None:
-    """Raise `Unfinished` (or `Dark`, when a restore gave up) if any swap is open: recover first, never take over silently."""
+    """Raise `Unfinished` if a swap is open, `Dark` if a restore gave up: recover first, never take over silently."""
     for state in open_swaps(station):
         if state.stuck is not None:
             raise Dark(

@@ -44,7 +44,7 @@ class CreateArgs:
 class Container:
     """One container as the engine sees it. Times are the engine's RFC 3339 text, empty when it never happened.
 
-    `devices` are CDI names. `exit_code` is None unless it ended; 137 means killed, "out of memory" only if `oom_killed`.
+    `devices` are CDI names. `exit_code` is None unless it ended; 137 is a kill, "out of memory" only if `oom_killed`.
     """
 
     id: str

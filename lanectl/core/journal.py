@@ -114,7 +114,7 @@ def _wrong(record: Record, seq: int, prev: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One candidate container, in start order: its service, the name recorded before it was created, its id once known."""
+    """A candidate container, in start order: its service, the name recorded before it is created, its id once known."""
 
     service: str
     name: str
@@ -134,8 +134,8 @@ class Failure:
 class SwapState:
     """The fold of a journal. `owed` is the restore target: old production, after `committed` the promoted lane.
 
-    `shm`: shared-memory files of the candidate, removed once it is gone. `pending` is a step that began and has no outcome. `from_dark`: production was not serving when the swap opened.
-    `deadline` is CLOCK_MONOTONIC seconds of boot `boot_id`.
+    `pending`: a step that began and has no outcome. `shm`: shared-memory files of the candidate, removed once it is
+    gone. `from_dark`: production was not serving when the swap opened. `deadline`: monotonic seconds of `boot_id`.
     """
 
     swap: str

@@ -10,8 +10,8 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """Which engine. docker: `endpoint` such as unix:///var/run/docker.sock and the pinned `daemon_id` (None: not pinned yet,
-    `lanectl adopt` or the first swap says which id to write down). local: `cdi_spec_dirs` where CDI specs are read."""
+    """Which engine. docker: `endpoint` such as unix:///var/run/docker.sock and the pinned `daemon_id`, None while it is
+    not pinned (preflight then says which id to write down). local: `cdi_spec_dirs`, where CDI specs are read."""
 
     kind: str
     endpoint: str = ""
