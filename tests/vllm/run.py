@@ -38,7 +38,7 @@ class Failed(Exception):
 
 def make_site(folder: Path, engine: DockerEngine, vllm: Installed) -> int:
     """Make a site with both lanes in `folder`, which must not exist. Return production's port."""
-    public, trial = _free_port(), _free_port()
+    public, trial = _free_ports()
     (folder / "lanes").mkdir(parents=True)
     shutil.copy(REPOSITORY_ROOT / "lanes" / f"{CANDIDATE}.yaml", folder / "lanes")
     _write(folder / "lanes" / f"{PRODUCTION}.yaml", production_lane())
@@ -126,9 +126,9 @@ def _served_models(port: int) -> list[str]:
         return [model["id"] for model in json.load(answer)["data"]]
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
+def _free_ports() -> tuple[int, int]:
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        return one.getsockname()[1], other.getsockname()[1]
 
 
 def _write(file: Path, content: dict[str, Any]) -> None:
