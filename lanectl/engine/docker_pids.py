@@ -14,7 +14,7 @@ def cgroup_pids(
     """Given a container's first process and id, return the pids in its control group and the groups below it.
 
     None when they cannot be read: the engine is not on this machine, or its processes are not visible here. The group's
-    name has the container's id in it (Docker with either cgroup driver, Podman), which proves that the pid is not one of
+    name has the container's id in it (Docker with either cgroup driver, Podman), which proves that the pid is not of
     another machine. Source: cgroups(7), /proc/PID/cgroup is lines of `hierarchy:controllers:path`.
     """
     try:
