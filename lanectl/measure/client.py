@@ -131,15 +131,32 @@ class Stream:
         self._ending = threading.Lock()
 
     def open(self, connect_s: float) -> None:
-        """Connect. On failure record `connect: …` in the capture; never raise for what a network does."""
+        """Connect and lay the request out, so that only its bytes are left to send.
+
+        On failure record `connect: …` in the capture; never raise for what a network does.
+        """
         connection = self._endpoint.connection(connect_s)
         try:
             connection.connect()
-        except (OSError, UnicodeError) as error:  # UnicodeError: a host name that no resolver takes
+            self._lay_out(connection)
+        except (OSError, http.client.HTTPException, UnicodeError) as error:  # UnicodeError: no such host name can be
             self._fail(f"connect: {error}")
+            connection.close()
             return
         self._connection, self._socket = connection, connection.sock
         self._socket.settimeout(None)  # blocking: each read is one system call, and `abort` ends a hang
+
+    def _lay_out(self, connection: http.client.HTTPConnection) -> None:
+        connection.putrequest("POST", self._endpoint.prefix + "/v1/chat/completions")
+        headers = {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(self._body)),
+            "Accept": "text/event-stream",
+            "x-request-id": self._request_id,
+            **self._endpoint.headers(),
+        }
+        for name, value in headers.items():
+            connection.putheader(name, value)
 
     def exchange(self) -> None:
         """Send the request and read the answer to its end, into the capture. Never raise for what a server does."""
@@ -148,23 +165,15 @@ class Stream:
         try:
             self._exchange(self._connection)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            stage = "send" if self.capture.t_send is None else "cut"
-            self._fail(f"{stage}: {type(error).__name__}: {error}".rstrip(": "))
+            self._fail(f"cut: {type(error).__name__}: {error}".rstrip(": "))
         finally:
             self.capture.t_done = time.monotonic_ns()
             self.close()
 
     def _exchange(self, connection: http.client.HTTPConnection) -> None:
         capture, reads = self.capture, self.capture.reads
-        headers = {
-            "Content-Type": "application/json",
-            "Accept": "text/event-stream",
-            "x-request-id": self._request_id,
-            **self._endpoint.headers(),
-        }
-        path = self._endpoint.prefix + "/v1/chat/completions"
         capture.t_send = time.monotonic_ns()
-        connection.request("POST", path, self._body, headers)
+        connection.endheaders(self._body)
         response = connection.getresponse()
         capture.t_headers = time.monotonic_ns()
         capture.status = response.status

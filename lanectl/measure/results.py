@@ -132,6 +132,11 @@ def notes(measured: MeasuredProfile) -> list[str]:
         if cell.status == VOID:
             found.append(f"{cell.id} is void: {cell.reason}")
         found += [f"{cell.id}: {check.id} FAILED: {check.detail}" for check in cell.checks if check.verdict == "fail"]
+        stopped = sum(count for reason, count in cell.finish_reasons.items() if reason != "length")
+        if cell.status == OK and stopped:
+            found.append(
+                f"{cell.id}: {stopped} of {cell.n} answers ended by themselves, before the last token asked for"
+            )
         if cell.max_waiting:
             found.append(f"{cell.id}: up to {cell.max_waiting} requests waited in the server's queue")
     unchecked = sorted({check.id for cell in measured.cells for check in cell.checks if check.verdict == "unknown"})

@@ -83,8 +83,8 @@ class _Number:
     needs: str = ""
 
 
-CHUNK_SIZES = "the server does not say how many tokens a chunk brought"
-NO_ANSWER = "some answers are all reasoning"
+CHUNK_SIZES = "the chunks' tokens are unknown, or an answer came in one chunk"
+NO_ANSWER = "not every answer has text beside its reasoning"
 NO_WINDOW = "no moment when all streams were decoding, or the chunks' tokens are unknown"
 NO_COUNTER = "the server publishes no such counter"
 
