@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from lanectl.reference.sampling import Sampling
+from lanectl.reference.messages import Sampling
 from lanectl.reference.tokenizer import Tokenizer
 
 _COMPLETION_DEFAULT = 16  # max_tokens of /v1/completions when none is given, as in OpenAI's API

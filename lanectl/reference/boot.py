@@ -3,83 +3,69 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import time
 from collections.abc import Callable
 
 import numpy as np
 
-from lanectl.reference import VERSION
-from lanectl.reference.bootlog import Log, kv_cache_line, loaded_line, memory_line
-from lanectl.reference.events import EventStream
+from lanectl.reference.bootlog import kv_cache_line, loaded_line, memory_line
 from lanectl.reference.experts import Experts
-from lanectl.reference.http import Exchange
 from lanectl.reference.kv import BLOCK_SIZE, KvCache, bytes_per_token
-from lanectl.reference.metrics import Metrics
+from lanectl.reference.messages import Sampling, Submit
 from lanectl.reference.model import Model
-from lanectl.reference.sampling import Sampling
-from lanectl.reference.scheduler import Request, Scheduler
-from lanectl.reference.service import Identity, Service
+from lanectl.reference.scheduler import Scheduler
 from lanectl.reference.tokenizer import BEGIN, Tokenizer
 from lanectl.reference.weights import SHAPES, make_weights
 
-_WARM_UP_TOKENS = 8  # less than a cache block, so that the warm-up leaves nothing for a prefix to hit
+_WARM_UP = Submit(0, [BEGIN], 8, Sampling(ignore_eos=True), "")  # less than a block: it leaves no prefix to hit
+
+Say = Callable[[str], None]
 
 
 class BootError(Exception):
     """The engine cannot be made with these settings."""
 
 
-def make(
-    settings: argparse.Namespace, log: Log, open_stream: Callable[[Exchange], EventStream]
-) -> tuple[Scheduler, Service]:
-    """Given the settings, return a warm scheduler and the service in front of it. Raise BootError."""
-    tokenizer = Tokenizer()
-    model = _model(settings, tokenizer, log)
-    cache = _cache(settings, log)
+def make_scheduler(settings: argparse.Namespace, say: Say) -> tuple[Scheduler, dict[str, str]]:
+    """Given the settings and who writes the boot log, return a warm scheduler and the cache's configuration as
+    /metrics shows it. Raise BootError."""
+    model = _model(settings, say)
     began = time.monotonic()
+    cache = _cache(settings, say)
     scheduler = Scheduler(model, cache, settings.max_num_seqs, settings.max_num_batched_tokens)
-    scheduler.submit(Request([BEGIN], _WARM_UP_TOKENS, Sampling(ignore_eos=True)))
+    scheduler.submit(_WARM_UP)
     while scheduler.busy:
         scheduler.step()
-    log.engine("boot", f"init engine (create kv cache, warmup model) took {time.monotonic() - began:.2f} s")
-    identity = Identity(
-        names=settings.served_model_name,
-        max_model_len=settings.max_model_len,
-        fingerprint=_fingerprint(settings, cache.blocks),
-        started=int(time.time()),
-        api_keys=settings.api_key,
-    )
-    metrics = Metrics(settings.served_model_name[0], _cache_config(settings, cache), time.time())
-    return scheduler, Service(identity, tokenizer, metrics, open_stream)
+    say(f"init engine (create kv cache, warmup model) took {time.monotonic() - began:.2f} s")
+    return scheduler, _cache_config(settings, cache)
 
 
-def _model(settings: argparse.Namespace, tokenizer: Tokenizer, log: Log) -> Model:
+def _model(settings: argparse.Namespace, say: Say) -> Model:
     shape = SHAPES[settings.shape]
-    log.engine("boot", f"Starting to load model {settings.served_model_name[0]}...")
+    say(f"Starting to load model {settings.served_model_name[0]}...")
     began = time.monotonic()
+    tokenizer = Tokenizer()
     weights = make_weights(settings.seed, shape, len(tokenizer), settings.max_model_len)
     experts = Experts(settings.seed, shape)
-    log.engine(
-        "boot",
+    say(
         f"Experts: {shape.layers} layers, {shape.experts} experts a layer, "
-        f"{experts.resident} resident a layer, {shape.picked} picked a token",
+        f"{experts.resident} resident a layer, {shape.picked} picked a token"
     )
-    log.engine("boot", loaded_line(weights.nbytes + experts.nbytes, time.monotonic() - began))
+    say(loaded_line(weights.nbytes + experts.nbytes, time.monotonic() - began))
     return Model(shape, weights, experts, np.array(tokenizer.head_bias(), np.float32))
 
 
-def _cache(settings: argparse.Namespace, log: Log) -> KvCache:
+def _cache(settings: argparse.Namespace, say: Say) -> KvCache:
     shape = SHAPES[settings.shape]
     blocks = settings.kv_cache_memory_bytes // (bytes_per_token(shape) * BLOCK_SIZE)
     tokens = blocks * BLOCK_SIZE
-    log.engine("boot", memory_line(settings.kv_cache_memory_bytes))
-    log.engine("boot", kv_cache_line(settings.device_word, tokens, settings.max_model_len))
+    say(memory_line(settings.kv_cache_memory_bytes))
     if tokens < settings.max_model_len:
         raise BootError(
             f"max seq len ({settings.max_model_len}) is larger than the maximum number of tokens that can be stored "
             f"in KV cache ({tokens}). Try increasing `--kv-cache-memory-bytes` or decreasing `--max-model-len`."
         )
+    say(kv_cache_line(settings.device_word, tokens, settings.max_model_len))
     return KvCache(shape, blocks)
 
 
@@ -95,9 +81,3 @@ def _cache_config(settings: argparse.Namespace, cache: KvCache) -> dict[str, str
         "num_gpu_blocks": str(cache.blocks),
         "prefix_caching_hash_algo": "sha256",
     }
-
-
-def _fingerprint(settings: argparse.Namespace, blocks: int) -> str:
-    """The same for two servers that would give the same answers at the same speed."""
-    parts = (settings.seed, settings.shape, settings.max_model_len, settings.max_num_seqs, blocks)
-    return f"reference-{VERSION}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:8]}"

@@ -12,9 +12,9 @@ _STDOUT = 1  # the descriptor: what the server logs goes out unbuffered
 class Log:
     """Writes lines to standard output as they come; a wedged or closed reader never stops the server."""
 
-    def engine(self, source: str, message: str) -> None:
+    def engine(self, message: str) -> None:
         """A line of the engine's, as vLLM's logger writes it."""
-        self.line(f"INFO {time.strftime('%m-%d %H:%M:%S')} [{source}] {message}")
+        self.line(f"INFO {time.strftime('%m-%d %H:%M:%S')} [reference] {message}")
 
     def uvicorn(self, message: str) -> None:
         """A line of the HTTP server's, as uvicorn writes it."""

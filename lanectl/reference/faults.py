@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 
 from lanectl.reference.bootlog import Log
@@ -124,7 +123,7 @@ def pieces_of(data: bytes) -> list[bytes]:
 
 
 class StepFaults:
-    """What goes wrong before a step: a hang after some requests, or slowness."""
+    """What goes wrong in the engine before a step: a hang after some requests, or slowness."""
 
     def __init__(self, faults: Faults) -> None:
         self._hang_after = faults.count("hang", 0)
@@ -132,9 +131,9 @@ class StepFaults:
         self.submitted = 0
 
     def before_step(self) -> None:
-        """Called by the engine's thread before each step."""
-        if self._hang_after is not None and self.submitted > self._hang_after:
-            threading.Event().wait()
+        """Called before each step."""
+        while self._hang_after is not None and self.submitted > self._hang_after:
+            signal.pause()
         if self._delay:
             time.sleep(self._delay)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from lanectl.reference.bodies import Asked
 from lanectl.reference.events import EventStream
 from lanectl.reference.http import Exchange
-from lanectl.reference.scheduler import Request
+from lanectl.reference.messages import Abort, Submit
 from lanectl.reference.shapes import Payload, Shapes, encoded, usage
 from lanectl.reference.tokenizer import Detokenizer
 
@@ -41,14 +41,15 @@ class Generation:
 
     def __init__(
         self,
+        number: int,
         asked: Asked,
         exchange: Exchange,
         shapes: Shapes,
         detokenizer: Detokenizer,
         open_stream: Callable[[Exchange], EventStream],
-        abort: Callable[[Generation, str], None],
+        abort: Callable[[Abort], None],
     ) -> None:
-        self.request = Request(asked.prompt, asked.max_tokens, asked.sampling, asked.cache_salt)
+        self.submit = Submit(number, asked.prompt, asked.max_tokens, asked.sampling, asked.cache_salt)
         self._asked = asked
         self._exchange = exchange
         self._shapes = shapes
@@ -56,7 +57,7 @@ class Generation:
         self._text = Text(detokenizer, asked.stop)
         self._tokens: list[int] = []
         self._written: list[str] = []
-        exchange.on_gone = lambda: abort(self, "abort")
+        exchange.on_gone = lambda: abort(Abort(number, "abort"))
         self._stream = open_stream(exchange) if asked.stream else None
         self._role_due = asked.chat
         if self._stream is not None and self._stream.early_role:
@@ -68,7 +69,7 @@ class Generation:
         text = self._text.push(token, last=reason is not None)
         if self._text.stopped:
             if reason is None:
-                self._abort(self, "stop")
+                self._abort(Abort(self.submit.number, "stop"))
             reason = "stop"
         if self._stream is None:
             self._written.append(text)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from lanectl.reference.scheduler import Output, Request, StepReport
+from lanectl.reference.messages import Output, StepReport, Submit
 
 # vLLM's bucket bounds, in seconds.
 _TTFT = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
@@ -50,6 +51,19 @@ _HISTOGRAMS: dict[str, tuple[str, tuple[float, ...]]] = {
 }
 
 
+@dataclass
+class _Request:
+    """One request's times, in seconds of the monotonic clock, and counts."""
+
+    submit: Submit
+    arrived: float
+    admitted: float = 0.0
+    first_token: float = 0.0
+    last_token: float = 0.0
+    written: int = 0
+    cached_tokens: int = 0
+
+
 class _Histogram:
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
@@ -72,39 +86,47 @@ class Metrics:
         self._gauges = dict.fromkeys(_GAUGES, 0.0)
         self._histograms = {name: _Histogram(bounds) for name, (_, bounds) in _HISTOGRAMS.items()}
         self._finished = dict.fromkeys(_FINISHED, 0)
-        self._last_token: dict[Request, float] = {}  # of every request that is writing
+        self._requests: dict[int, _Request] = {}  # by number, every one that is not finished
+
+    def arrived(self, submit: Submit, at: float) -> None:
+        """Given a request that is on its way to the engine, and when it came, count it from now on."""
+        self._requests[submit.number] = _Request(submit, at)
 
     def record(self, report: StepReport) -> None:
         """Given the report of a step, count it."""
         self._gauges["num_requests_running"] = report.running
         self._gauges["num_requests_waiting"] = report.waiting
         self._gauges["kv_cache_usage_perc"] = report.cache_use
-        self._counters["prefix_cache_queries"] += report.cache_queries
-        self._counters["prefix_cache_hits"] += report.cache_hits
+        for admission in report.admissions:
+            request = self._requests[admission.number]
+            request.admitted, request.cached_tokens = admission.at, admission.cached_tokens
+            self._counters["prefix_cache_queries"] += len(request.submit.prompt)
+            self._counters["prefix_cache_hits"] += admission.cached_tokens
         if report.stepped:
             self._observe("iteration_tokens_total", report.prompt_tokens + len(report.outputs))
         self._counters["generation_tokens"] += len(report.outputs)
         for output in report.outputs:
             self._record_output(output, report.at)
-        for request, reason in report.aborted:
-            self._finish(request, reason, report.at)
+        for abort in report.aborted:
+            self._finish(abort.number, abort.reason, report.at)
 
     def _record_output(self, output: Output, at: float) -> None:
-        request = output.request
-        before = self._last_token.get(request)
-        if before is None:
-            self._counters["prompt_tokens"] += len(request.prompt)
+        request = self._requests[output.number]
+        if request.written == 0:
+            request.first_token = at
+            self._counters["prompt_tokens"] += len(request.submit.prompt)
             self._counters["prompt_tokens_cached"] += request.cached_tokens
             self._observe("time_to_first_token_seconds", at - request.arrived)
         else:
-            self._observe("inter_token_latency_seconds", at - before)
-        self._last_token[request] = at
+            self._observe("inter_token_latency_seconds", at - request.last_token)
+        request.last_token = at
+        request.written += 1
         if output.reason is not None:
-            self._finish(request, output.reason, at)
+            self._finish(output.number, output.reason, at)
 
-    def _finish(self, request: Request, reason: str, at: float) -> None:
+    def _finish(self, number: int, reason: str, at: float) -> None:
         self._finished[reason] += 1
-        self._last_token.pop(request, None)
+        request = self._requests.pop(number)
         decode = request.last_token - request.first_token
         self._observe("e2e_request_latency_seconds", at - request.arrived)
         self._observe("request_queue_time_seconds", (request.admitted or at) - request.arrived)
@@ -114,9 +136,9 @@ class Metrics:
             self._observe("request_inference_time_seconds", request.last_token - request.admitted)
         if request.written > 1:
             self._observe("request_time_per_output_token_seconds", decode / (request.written - 1))
-        self._observe("request_prompt_tokens", len(request.prompt))
+        self._observe("request_prompt_tokens", len(request.submit.prompt))
         self._observe("request_generation_tokens", request.written)
-        self._observe("request_params_max_tokens", request.max_tokens)
+        self._observe("request_params_max_tokens", request.submit.max_tokens)
 
     def _observe(self, name: str, value: float) -> None:
         self._histograms[name].observe(value)

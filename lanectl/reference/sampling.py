@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 from numpy.typing import NDArray
 
+from lanectl.reference.messages import Sampling
 from lanectl.reference.tokenizer import END
 from lanectl.reference.weights import Floats
 
 _Doubles = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How a request wants its tokens chosen. Temperature 0 is greedy; top_k 0 means no limit."""
-
-    temperature: float = 0.0
-    top_p: float = 1.0
-    top_k: int = 0
-    seed: int | None = None
-    min_tokens: int = 0
-    ignore_eos: bool = False
-    logit_bias: dict[int, float] = field(default_factory=dict)
-
-    @property
-    def plain(self) -> bool:
-        """Whether the largest logit is the answer, always."""
-        return self.temperature == 0.0 and not self.logit_bias and self.min_tokens == 0
 
 
 class Sampler:

@@ -9,200 +9,157 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from lanectl.reference.kv import BLOCK_SIZE, KvCache, block_keys
+from lanectl.reference.messages import Abort, Admission, Output, StepReport, Submit
 from lanectl.reference.model import Model, Rows
-from lanectl.reference.sampling import Sampler, Sampling
+from lanectl.reference.sampling import Sampler
 from lanectl.reference.tokenizer import END
 from lanectl.reference.weights import Floats
 
 
-@dataclass(eq=False)
-class Request:
-    """One prompt and what has become of it. Times are of the monotonic clock, in seconds."""
+class _Request:
+    """One request and what has become of it."""
 
-    prompt: list[int]
-    max_tokens: int
-    sampling: Sampling
-    cache_salt: str = ""
-    arrived: float = field(default_factory=time.monotonic)
-    admitted: float = 0.0
-    first_token: float = 0.0
-    last_token: float = 0.0
-    written: int = 0
-    cached_tokens: int = 0
-    tokens: list[int] = field(default_factory=list)  # prompt, then what was written
-    computed: int = 0  # how many of `tokens` have their keys and values in the cache
-    slot: int = -1
-    sampler: Sampler | None = None
+    def __init__(self, submit: Submit) -> None:
+        self.asked = submit
+        self.tokens = list(submit.prompt)  # the prompt, then what was written
+        self.computed = 0  # how many of `tokens` have their keys and values in the cache
+        self.slot = -1  # where its run in the cache begins
+        self.sampler = None if submit.sampling.plain else Sampler(submit.sampling)
 
+    @property
+    def written(self) -> int:
+        return len(self.tokens) - len(self.asked.prompt)
 
-@dataclass(frozen=True)
-class Output:
-    """One token of one request; `reason` when it is the last one ("stop" or "length")."""
-
-    request: Request
-    token: int
-    reason: str | None
+    def keys(self) -> list[bytes]:
+        """The keys of its blocks that are computed."""
+        return block_keys(self.tokens[: self.computed], self.asked.cache_salt)
 
 
-@dataclass(frozen=True)
-class StepReport:
-    """What one step did, and how things stand after it."""
-
-    at: float
-    outputs: list[Output]
-    aborted: list[tuple[Request, str]]
-    prompt_tokens: int  # prompt tokens computed in this step
-    cache_queries: int  # prompt tokens looked up in the prefix cache at admission
-    cache_hits: int  # of these, found
-    running: int
-    waiting: int
-    cache_use: float  # 0 … 1
-    stepped: bool  # False when there was nothing to compute
+_Chunk = tuple[_Request, int, int]  # a request, the first position to compute, how many
 
 
 class Scheduler:
-    """Owns the requests, the cache and the model; used by one thread."""
+    """Owns the requests, the cache and the model."""
 
     def __init__(self, model: Model, cache: KvCache, max_num_seqs: int, token_budget: int) -> None:
         self._model = model
         self._cache = cache
         self._max_num_seqs = max_num_seqs
         self._budget = token_budget
-        self._waiting: deque[Request] = deque()
-        self._running: list[Request] = []
-        self._aborted: list[tuple[Request, str]] = []
+        self._waiting: deque[_Request] = deque()
+        self._running: list[_Request] = []
+        self._aborted: list[Abort] = []
 
     @property
     def busy(self) -> bool:
         """Whether there is anything to compute."""
         return bool(self._running or self._waiting)
 
-    def submit(self, request: Request) -> None:
+    def submit(self, submit: Submit) -> None:
         """Given a new request, put it at the end of the queue."""
-        request.tokens = list(request.prompt)
-        if not request.sampling.plain:
-            request.sampler = Sampler(request.sampling)
-        self._waiting.append(request)
+        self._waiting.append(_Request(submit))
 
-    def abort(self, request: Request, reason: str) -> None:
-        """Given a request and a reason, forget it, wherever it is. Nothing happens if it is finished already."""
-        if request in self._running:
-            self._leave(request)
-        elif request in self._waiting:
-            self._waiting.remove(request)
-        else:
-            return
-        self._aborted.append((request, reason))
+    def abort(self, abort: Abort) -> None:
+        """Given whom to forget, do so, wherever it is. Nothing happens if it is finished already."""
+        for request in [*self._running, *self._waiting]:
+            if request.asked.number == abort.number:
+                if request in self._running:
+                    self._leave(request)
+                else:
+                    self._waiting.remove(request)
+                self._aborted.append(abort)
 
     def step(self) -> StepReport:
         """Admit, compute one step, and return what came of it."""
-        queries, hits = self._admit()
+        admissions = self._admit()
         chunks = self._plan()
-        outputs: list[Output] = []
-        if chunks:
-            ending = [(request, at) for request, at in _last_rows(chunks) if request.computed == len(request.tokens)]
-            logits = self._compute(chunks, [at for _, at in ending])
-            outputs = self._choose([request for request, _ in ending], logits)
+        outputs = self._choose(*self._compute(chunks)) if chunks else []
         aborted, self._aborted = self._aborted, []
         return StepReport(
             at=time.monotonic(),
             outputs=outputs,
+            admissions=admissions,
             aborted=aborted,
-            prompt_tokens=sum(count for request, start, count in chunks if start < len(request.prompt)),
-            cache_queries=queries,
-            cache_hits=hits,
+            prompt_tokens=sum(count for request, start, count in chunks if start < len(request.asked.prompt)),
             running=len(self._running),
             waiting=len(self._waiting),
             cache_use=self._cache.used_blocks / self._cache.blocks,
             stepped=bool(chunks),
         )
 
-    def _admit(self) -> tuple[int, int]:
-        """Seat waiting requests. Return the prompt tokens looked up in the prefix cache, and those found there."""
-        queries = hits = 0
+    def _admit(self) -> list[Admission]:
+        """Seat waiting requests, and take over what the prefix cache has of their prompts."""
+        admissions = []
         while self._waiting and len(self._running) < self._max_num_seqs:
             request = self._waiting[0]
-            slot = self._cache.reserve(len(request.prompt) + request.max_tokens)
+            asked = request.asked
+            slot = self._cache.reserve(len(asked.prompt) + asked.max_tokens)
             if slot is None:
                 break
             self._waiting.popleft()
             self._running.append(request)
             request.slot = slot
-            request.admitted = time.monotonic()
             # The last prompt token is always computed: its logits are the first answer.
-            keys = block_keys(request.prompt, request.cache_salt)[: (len(request.prompt) - 1) // BLOCK_SIZE]
-            request.cached_tokens = request.computed = self._cache.reuse(slot, keys)
-            queries += len(request.prompt)
-            hits += request.cached_tokens
-        return queries, hits
+            usable = (len(asked.prompt) - 1) // BLOCK_SIZE
+            request.computed = self._cache.reuse(slot, block_keys(asked.prompt, asked.cache_salt)[:usable])
+            admissions.append(Admission(asked.number, time.monotonic(), request.computed))
+        return admissions
 
-    def _plan(self) -> list[tuple[Request, int, int]]:
-        """The step's work: (request, first position, count), writers first, then prompts within the budget."""
+    def _plan(self) -> list[_Chunk]:
+        """The step's work: writers first, then prompts within the budget."""
         writing = [request for request in self._running if request.written]
         chunks = [(request, request.computed, 1) for request in writing]
         left = max(self._budget - len(writing), 1)
         for request in self._running:
             if not request.written and left > 0:
-                count = min(len(request.prompt) - request.computed, left)
+                count = min(len(request.tokens) - request.computed, left)
                 chunks.append((request, request.computed, count))
                 left -= count
-        for request, _, count in chunks:
-            request.computed += count
         return chunks
 
-    def _compute(self, chunks: list[tuple[Request, int, int]], wanted: list[int]) -> Floats:
+    def _compute(self, chunks: list[_Chunk]) -> tuple[list[_Request], Floats]:
+        """Compute the chunks. Return the requests whose next token is due, and their logits."""
         tokens: list[int] = []
         positions: list[int] = []
         bases: list[int] = []
+        due: list[_Request] = []
+        last_rows: list[int] = []
         for request, start, count in chunks:
             tokens += request.tokens[start : start + count]
             positions += range(start, start + count)
             bases += [request.slot] * count
+            request.computed += count
+            if request.computed == len(request.tokens):
+                due.append(request)
+                last_rows.append(len(tokens) - 1)
         at = np.array(positions)
         rows = Rows(np.array(tokens), at, at + np.array(bases), bases)
-        return self._model.forward(rows, self._cache, np.array(wanted, np.intp))
+        return due, self._model.forward(rows, self._cache, np.array(last_rows, np.intp))
 
-    def _choose(self, requests: list[Request], logits: Floats) -> list[Output]:
+    def _choose(self, due: list[_Request], logits: Floats) -> list[Output]:
         """Given the requests whose next token is due and their logits, write the tokens down."""
-        now = time.monotonic()
         outputs = []
         greedy = logits.argmax(axis=1).tolist()
-        for row, request in enumerate(requests):
-            token = greedy[row]
-            if request.sampler is not None:
-                token = request.sampler.choose(logits[row], request.written)
-            if request.written == 0:
-                request.first_token = now
-                self._cache.remember(request.slot, block_keys(request.prompt, request.cache_salt))
-            request.last_token = now
-            request.written += 1
+        for row, request in enumerate(due):
+            token = greedy[row] if request.sampler is None else request.sampler.choose(logits[row], request.written)
+            if not request.written:
+                self._cache.remember(request.slot, request.keys())
             request.tokens.append(token)
             reason = None
-            if token == END and not request.sampling.ignore_eos:
+            if token == END and not request.asked.sampling.ignore_eos:
                 reason = "stop"
-            elif request.written >= request.max_tokens:
+            elif request.written >= request.asked.max_tokens:
                 reason = "length"
             if reason is not None:
                 self._leave(request)
-            outputs.append(Output(request, token, reason))
+            outputs.append(Output(request.asked.number, token, reason))
         return outputs
 
-    def _leave(self, request: Request) -> None:
+    def _leave(self, request: _Request) -> None:
         self._running.remove(request)
-        self._cache.remember(request.slot, block_keys(request.tokens[: request.computed], request.cache_salt))
+        self._cache.remember(request.slot, request.keys())
         self._cache.release(request.slot)
-
-
-def _last_rows(chunks: list[tuple[Request, int, int]]) -> list[tuple[Request, int]]:
-    """The index of each chunk's last row."""
-    rows = []
-    end = 0
-    for request, _, count in chunks:
-        end += count
-        rows.append((request, end - 1))
-    return rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import shlex
 import signal
@@ -11,11 +10,8 @@ import socket
 import sys
 from typing import NoReturn
 
+from lanectl.reference.engine_core import start_engine
 from lanectl.reference.faults import KINDS, VARIABLE, Faults, FaultyLog, hold_port, ignore_sigterm
-
-# The server's loop and the engine's thread share the interpreter. A thread that wants it waits this long before it
-# asks the other one to give way: short against a step (about 0.4 ms), so that tokens go out while the next step runs.
-_SWITCH_INTERVAL_S = 0.0001
 
 
 def parser() -> argparse.ArgumentParser:
@@ -64,12 +60,12 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         log.line(f"ERROR: cannot bind {settings.host}:{settings.port}: {problem.strerror}")
         sys.exit(1)
     hold_port(faults, listening)
-    # One thread for the matrix products: they are far too small to share. Must be set before numpy is loaded.
-    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    from lanectl.reference.serving import serve  # loads numpy
+    process, channel = start_engine(settings, faults, listening)
+    import asyncio
 
-    sys.exit(asyncio.run(serve(settings, faults, log, listening)))
+    from lanectl.reference.serving import Server  # only now: the engine's process loads its own modules meanwhile
+
+    sys.exit(asyncio.run(Server(settings, faults, log, listening).run(process, channel)))
 
 
 def _bound(host: str, port: int) -> socket.socket:

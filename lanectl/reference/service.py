@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import itertools
 import secrets
 import time
 from collections.abc import Callable
@@ -10,12 +11,12 @@ from dataclasses import dataclass
 
 from lanectl.reference import VERSION
 from lanectl.reference.bodies import ApiError, BodyReader
-from lanectl.reference.engine import Engine
+from lanectl.reference.engine_client import EngineClient
 from lanectl.reference.events import EventStream
 from lanectl.reference.generation import Generation
 from lanectl.reference.http import Exchange
+from lanectl.reference.messages import Abort, StepReport
 from lanectl.reference.metrics import Metrics
-from lanectl.reference.scheduler import Request, StepReport
 from lanectl.reference.shapes import Payload, Shapes, encoded
 from lanectl.reference.tokenizer import Tokenizer
 
@@ -51,8 +52,9 @@ class Service:
         self._bodies = BodyReader(identity.names, tokenizer, identity.max_model_len)
         self._metrics = metrics
         self._open_stream = open_stream
-        self._engine: Engine | None = None
-        self._generations: dict[Request, Generation] = {}
+        self._engine: EngineClient | None = None
+        self._numbers = itertools.count(1)
+        self._generations: dict[int, Generation] = {}  # by their requests' numbers
         self._simple: dict[str, Callable[[Exchange], None]] = {
             "/health": self._health,
             "/ping": self._health,
@@ -61,9 +63,10 @@ class Service:
             "/v1/models": self._models,
         }
 
-    def use(self, engine: Engine) -> None:
-        """Given the engine, hand generations to it."""
+    def use(self, engine: EngineClient) -> None:
+        """Given the booted engine, hand generations to it."""
         self._engine = engine
+        engine.deliver = self.deliver
 
     def handle(self, exchange: Exchange) -> None:
         """Answer one request."""
@@ -86,10 +89,10 @@ class Service:
         """Given what a step did, count it, then pass its tokens on."""
         self._metrics.record(report)
         for output in report.outputs:
-            generation = self._generations.get(output.request)
+            generation = self._generations.get(output.number)
             if generation is not None:
                 if output.reason is not None:
-                    del self._generations[output.request]
+                    del self._generations[output.number]
                 generation.push(output.token, output.reason)
 
     def engine_died(self) -> None:
@@ -99,19 +102,24 @@ class Service:
         self._generations.clear()
 
     def _generate(self, exchange: Exchange, chat: bool) -> None:
-        if self._engine is None or self._engine.failed is not None:
+        if self._engine is None:
+            raise ApiError(503, "The engine is still loading.", "ServiceUnavailableError")
+        if not self._engine.alive:
             raise _DEAD
         asked = self._bodies.read(exchange.request.body, chat)
         prefix = "chatcmpl-" if chat else "cmpl-"
         answer_id = prefix + exchange.request.headers.get("x-request-id", secrets.token_hex(16))
         shapes = Shapes(chat, answer_id, int(time.time()), asked.model, self._identity.fingerprint)
-        generation = Generation(asked, exchange, shapes, self._tokenizer.stream(), self._open_stream, self._abort)
-        self._generations[generation.request] = generation
-        self._engine.submit(generation.request)
+        number = next(self._numbers)
+        text = self._tokenizer.stream()
+        generation = Generation(number, asked, exchange, shapes, text, self._open_stream, self._abort)
+        self._generations[number] = generation
+        self._metrics.arrived(generation.submit, time.monotonic())
+        self._engine.submit(generation.submit)
 
-    def _abort(self, generation: Generation, reason: str) -> None:
-        if self._generations.pop(generation.request, None) is not None and self._engine is not None:
-            self._engine.abort(generation.request, reason)
+    def _abort(self, abort: Abort) -> None:
+        if self._generations.pop(abort.number, None) is not None and self._engine is not None:
+            self._engine.abort(abort)
 
     def _allowed(self, authorization: str) -> bool:
         scheme, _, token = authorization.partition(" ")
@@ -120,7 +128,7 @@ class Service:
         return not keys or any(hmac.compare_digest(given, key.encode()) for key in keys)
 
     def _health(self, exchange: Exchange) -> None:
-        alive = self._engine is not None and self._engine.failed is None
+        alive = self._engine is not None and self._engine.alive
         exchange.reply(200 if alive else 503, b"", "text/plain; charset=utf-8")
 
     def _scrape(self, exchange: Exchange) -> None:

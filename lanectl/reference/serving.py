@@ -1,85 +1,115 @@
-"""The life of a serving process: boot, listen, pass steps on, stop."""
+"""The life of the server's process: boot, listen, serve, stop."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import http.client
 import os
 import signal
 import socket
-from collections.abc import Callable
+import time
 
 from lanectl.reference import VERSION
-from lanectl.reference.boot import BootError, make
 from lanectl.reference.bootlog import Log
-from lanectl.reference.engine import Engine
+from lanectl.reference.engine_client import EngineClient, EngineFailed
 from lanectl.reference.fault_answers import faulty_handler
 from lanectl.reference.fault_streams import FaultyStream
-from lanectl.reference.faults import Faults, StepFaults
+from lanectl.reference.faults import Faults
 from lanectl.reference.http import Connection, Exchange
-from lanectl.reference.scheduler import StepReport
+from lanectl.reference.metrics import Metrics
+from lanectl.reference.service import Identity, Service
+from lanectl.reference.tokenizer import Tokenizer
 
 _LISTEN_BACKLOG = 2048  # uvicorn's default
-_STOP_WITHIN_S = 0.5  # the longest wait for the step in hand; a full step takes some 25 ms
+_STOP_WITHIN_S = 0.5  # the longest wait for the engine's step in hand; a full step takes some 25 ms
 
 
-async def serve(settings: argparse.Namespace, faults: Faults, log: Log, listening: socket.socket) -> int:
-    """Given the settings and a bound socket, boot, and serve until SIGTERM or SIGINT. Return the exit code: 0, or 1
-    if the engine cannot be made or dies."""
-    log.engine("serving", f"Reference engine version {VERSION}, model {settings.served_model_name[0]}")
-    await asyncio.sleep(faults.seconds("boot-delay", 10.0))
-    try:
-        scheduler, service = make(settings, log, lambda exchange: FaultyStream(exchange, faults))
-    except BootError as problem:
-        log.line(f"ValueError: {problem}")
-        log.line("RuntimeError: Engine core initialization failed. See root cause above.")
-        return 1
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
+class Server:
+    """One serving process around one engine."""
 
-    def deliver(report: StepReport) -> None:
-        loop.call_soon_threadsafe(service.deliver, report)
+    def __init__(self, settings: argparse.Namespace, faults: Faults, log: Log, listening: socket.socket) -> None:
+        """Given the settings and a bound socket that does not listen yet."""
+        self._settings = settings
+        self._faults = faults
+        self._log = log
+        self._listening = listening
+        self._started = time.time()
 
-    def died() -> None:
-        loop.call_soon_threadsafe(service.engine_died)
-        loop.call_soon_threadsafe(stop.set)
+    async def run(self, process: int, channel: socket.socket) -> int:
+        """Given the engine's process and the socket to it, serve until SIGTERM or SIGINT. Return the exit code: 0, or
+        1 if the engine cannot be made or dies."""
+        log, name = self._log, self._settings.served_model_name[0]
+        log.engine(f"Reference engine version {VERSION}, model {name}")
+        await asyncio.sleep(self._faults.seconds("boot-delay", 10.0))
+        engine = EngineClient(process, log.engine)
+        try:
+            ready = await engine.connect(channel)
+        except EngineFailed as problem:
+            engine.stop(_STOP_WITHIN_S)
+            log.line(f"ValueError: {problem}")
+            log.line("RuntimeError: Engine core initialization failed. See root cause above.")
+            return 1
+        service = Service(
+            self._identity(ready.cache_config),
+            Tokenizer(),
+            Metrics(name, ready.cache_config, self._started),
+            lambda exchange: FaultyStream(exchange, self._faults),
+        )
+        return await self._serve(service, engine)
 
-    engine = Engine(scheduler, deliver, died, StepFaults(faults))
-    handler = faulty_handler(service.handle, faults)
-    server = await loop.create_server(
-        lambda: Connection(handler, _access_log(settings, log)),
-        sock=listening,
-        backlog=_LISTEN_BACKLOG,
-        start_serving="loading" in faults,
-    )
-    await asyncio.sleep(faults.seconds("loading", 10.0))
-    engine.start()
-    service.use(engine)
-    await server.start_serving()
-    log.engine("serving", f"Starting server on http://{settings.host}:{listening.getsockname()[1]}")
-    log.uvicorn(f"Started server process [{os.getpid()}]")
-    log.uvicorn("Waiting for application startup.")
-    log.uvicorn("Application startup complete.")
-    if "ignore-sigterm" not in faults:
-        loop.add_signal_handler(signal.SIGTERM, stop.set)
-    loop.add_signal_handler(signal.SIGINT, stop.set)
-    await stop.wait()
-    log.uvicorn("Shutting down")
-    server.close()
-    engine.stop(_STOP_WITHIN_S)
-    log.uvicorn(f"Finished server process [{os.getpid()}]")
-    return 0 if engine.failed is None else 1
+    async def _serve(self, service: Service, engine: EngineClient) -> int:
+        log = self._log
+        failed = asyncio.Event()
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
 
+        def engine_died() -> None:
+            log.line("ERROR: EngineCore failed: its process ended")
+            service.engine_died()
+            failed.set()
+            stop.set()
 
-def _access_log(settings: argparse.Namespace, log: Log) -> Callable[[Exchange], None]:
-    """Return what is called when an answer begins: it writes uvicorn's line."""
+        engine.died = engine_died
+        handler = faulty_handler(service.handle, self._faults)
+        listener = await loop.create_server(
+            lambda: Connection(handler, self._write_access_line),
+            sock=self._listening,
+            backlog=_LISTEN_BACKLOG,
+            start_serving="loading" in self._faults,
+        )
+        await asyncio.sleep(self._faults.seconds("loading", 10.0))
+        service.use(engine)
+        await listener.start_serving()
+        log.engine(f"Starting server on http://{self._settings.host}:{self._listening.getsockname()[1]}")
+        for line in (f"Started server process [{os.getpid()}]", "Waiting for application startup."):
+            log.uvicorn(line)
+        log.uvicorn("Application startup complete.")
+        if "ignore-sigterm" not in self._faults:
+            loop.add_signal_handler(signal.SIGTERM, stop.set)
+        loop.add_signal_handler(signal.SIGINT, stop.set)
+        await stop.wait()
+        log.uvicorn("Shutting down")
+        listener.close()
+        engine.stop(_STOP_WITHIN_S)
+        log.uvicorn(f"Finished server process [{os.getpid()}]")
+        return 1 if failed.is_set() else 0
 
-    def write(exchange: Exchange) -> None:
-        if not settings.disable_access_log:
+    def _identity(self, cache_config: dict[str, str]) -> Identity:
+        settings = self._settings
+        # The same for two servers that give the same answers at the same speed.
+        same = (settings.seed, settings.shape, settings.max_model_len, settings.max_num_seqs, cache_config)
+        return Identity(
+            names=settings.served_model_name,
+            max_model_len=settings.max_model_len,
+            fingerprint=f"reference-{VERSION}-{hashlib.sha256(repr(same).encode()).hexdigest()[:8]}",
+            started=int(self._started),
+            api_keys=settings.api_key,
+        )
+
+    def _write_access_line(self, exchange: Exchange) -> None:
+        if not self._settings.disable_access_log:
             request, phrase = exchange.request, http.client.responses.get(exchange.status, "")
-            log.uvicorn(
-                f'{request.peer} - "{request.method} {request.path} {request.version}" {exchange.status} {phrase}'
-            )
-
-    return write
+            what = f"{request.method} {request.path} {request.version}"
+            self._log.uvicorn(f'{request.peer} - "{what}" {exchange.status} {phrase}')
