@@ -6,7 +6,7 @@ import ipaddress
 import os
 import socket
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,8 @@ from pathlib import Path
 from lanectl.ports import PortOwner
 
 _LISTEN = "0A"  # TCP_LISTEN of the kernel's include/net/tcp_states.h, as /proc/net/tcp prints it
+
+TCP, TCP6 = Path("/proc/net/tcp"), Path("/proc/net/tcp6")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -31,8 +33,7 @@ def port_owner(host: str, port: int) -> PortOwner:
     Where listeners overlap, the kernel prefers the more specific address, and IPv4 to an IPv6 socket that also takes
     IPv4 (net/ipv4/inet_hashtables.c, compute_score); only those preferred would answer.
     """
-    found = listeners(port)
-    inodes = {listener.inode for address in _addresses(host) for listener in answering(found, address)}
+    inodes = {listener.inode for address in _addresses(host) for listener in _answering_now(port, address)}
     if not inodes:
         return PortOwner(listening=False, pids=frozenset())
     holders = _holders(inodes)
@@ -59,29 +60,32 @@ def can_bind(host: str, port: int) -> bool:
     return True
 
 
-def answering(all_listeners: Iterable[Listener], wanted: Address | None) -> tuple[Listener, ...]:
-    """Given the listeners of one port and the address a client asks (None: any), return those that would answer."""
-    all_listeners = tuple(all_listeners)
-    if wanted is None:
-        return all_listeners
+def answering(listeners: Sequence[Listener], wanted: Address) -> tuple[Listener, ...]:
+    """Given the listeners of one port and the address a client asks, return those that would answer."""
     preferred: list[Address] = [wanted]
     if isinstance(wanted, ipaddress.IPv4Address):
         preferred += [ipaddress.IPv6Address(f"::ffff:{wanted}"), ipaddress.IPv4Address("0.0.0.0")]
     preferred.append(ipaddress.IPv6Address("::"))
     for address in preferred:
-        found = tuple(listener for listener in all_listeners if listener.address == address)
+        found = tuple(listener for listener in listeners if listener.address == address)
         if found:
             return found
     return ()
 
 
-def listeners(port: int) -> tuple[Listener, ...]:
-    """Return the machine's TCP listeners on `port`, IPv4 and IPv6."""
-    found: list[Listener] = []
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with suppress(OSError):  # no IPv6 on this machine
-            found += parse_table(Path(table).read_text(encoding="ascii"), port)
-    return tuple(found)
+def _answering_now(port: int, wanted: Address | None) -> tuple[Listener, ...]:
+    """Read no more tables than needed: the kernel takes some 5 ms for each (it walks its table of connections)."""
+    if wanted is None:
+        return _listeners(TCP, port) + _listeners(TCP6, port)
+    tables = (TCP, TCP6) if isinstance(wanted, ipaddress.IPv4Address) else (TCP6,)
+    return next((found for table in tables if (found := answering(_listeners(table, port), wanted))), ())
+
+
+def _listeners(table: Path, port: int) -> tuple[Listener, ...]:
+    try:
+        return parse_table(table.read_text(encoding="ascii"), port)
+    except FileNotFoundError:  # a machine without IPv6
+        return ()
 
 
 def parse_table(text: str, port: int) -> tuple[Listener, ...]:
