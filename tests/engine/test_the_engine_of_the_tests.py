@@ -110,7 +110,7 @@ def command_lines() -> list[str]:
 def second_daemon(docker_engine: DockerEngine, tmp_path: Path) -> Iterator[Daemon]:
     if not docker_engine.private:
         pytest.skip(f"a second daemon needs a private first one; the tests use {docker_engine.source}")
-    daemon = Daemon(tmp_path / "second", f"second-{tmp_path.name}")
+    daemon = Daemon(tmp_path / "second", "second")
     yield daemon.start()
     daemon.stop()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -23,15 +24,15 @@ SHUTDOWN_GRACE_S = 3  # what the daemon gives running containers; tests want no 
 STOP_LIMIT_S = 20.0  # SHUTDOWN_GRACE_S, then the daemon's own clean-up, with room
 SWEEP_LIMIT_S = 2.0  # for a containerd or shim to act on a signal
 RUN_FOLDER = Path("/run/lanectl-test-engine")  # short: a socket's path has at most 107 bytes
-BRIDGE = "lanectl-test0"
+MARK_DIGITS = 7  # of the root's hash: with "lanectl-" the 15 characters that an interface's name may have
 SIOCBRADDBR = 0x89A0  # linux/sockios.h: create a bridge
 LOG_TAIL_LINES = 8
 
 
-def daemon_config(root: Path, run: Path, cdi_dirs: Sequence[Path], *, bridged: bool) -> dict[str, Any]:
+def daemon_config(root: Path, run: Path, cdi_dirs: Sequence[Path], bridge: str | None) -> dict[str, Any]:
     """Given its folders, return the configuration of a daemon that shares nothing with another one.
 
-    One daemon of a machine owns BRIDGE and the packet filter rules; the others have host networking only.
+    One without a bridge has host networking only, and leaves the machine's packet filter alone.
     """
     config: dict[str, Any] = {
         "data-root": str(root / "data"),
@@ -42,8 +43,8 @@ def daemon_config(root: Path, run: Path, cdi_dirs: Sequence[Path], *, bridged: b
         "features": {"cdi": True},
         "shutdown-timeout": SHUTDOWN_GRACE_S,
     }
-    if bridged:
-        config |= {"bridge": BRIDGE}
+    if bridge:
+        config |= {"bridge": bridge}
     else:
         config |= {"bridge": "none", "iptables": False, "ip6tables": False}
     return config
@@ -63,18 +64,19 @@ def ensure_bridge(name: str) -> None:
 class Daemon:
     """One Docker daemon with its own containerd, data and socket.
 
-    `root` keeps its images and containers between starts; `name` must be unique on the machine. The CDI folder
-    `root/cdi` has the specs of tests/support/engine_cdi.py unless `cdi_dirs` names others.
+    `root` keeps its images and containers between starts, and is what tells it from any other; `name` is for people.
+    The CDI folder `root/cdi` has the specs of tests/support/engine_cdi.py unless `cdi_dirs` names others.
     """
 
     def __init__(self, root: Path, name: str, *, bridged: bool = False, cdi_dirs: Sequence[Path] | None = None) -> None:
         self.root = root
-        self.run = RUN_FOLDER / name
+        mark = hashlib.sha256(bytes(root.resolve())).hexdigest()[:MARK_DIGITS]
+        self.run = RUN_FOLDER / f"{name}-{mark}"
         self.url = f"unix://{self.run / 'docker.sock'}"
         self.log = root / "dockerd.log"
         self.cdi_dirs = list(cdi_dirs) if cdi_dirs is not None else [root / "cdi"]
         self._writes_cdi = cdi_dirs is None
-        self._bridged = bridged
+        self._bridge = f"lanectl-{mark}" if bridged else None
         self._config = root / "daemon.json"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -156,11 +158,11 @@ class Daemon:
     def _write_config(self) -> None:
         for folder in (self.root, self.run):
             folder.mkdir(parents=True, exist_ok=True)
-        if self._bridged:
-            ensure_bridge(BRIDGE)
+        if self._bridge:
+            ensure_bridge(self._bridge)
         if self._writes_cdi:
             write_specs(self.root / "cdi")
-        config = daemon_config(self.root, self.run, self.cdi_dirs, bridged=self._bridged)
+        config = daemon_config(self.root, self.run, self.cdi_dirs, self._bridge)
         self._config.write_text(json.dumps(config, indent=2))
 
     def _helpers(self) -> list[int]:

@@ -91,8 +91,8 @@ def test_the_distribution_and_its_codename_are_read() -> None:
 
 
 def test_a_second_daemon_shares_no_folder_no_socket_and_no_bridge_with_the_first(tmp_path: Path) -> None:
-    first = daemon_config(tmp_path / "a", tmp_path / "run-a", [tmp_path / "cdi"], bridged=True)
-    second = daemon_config(tmp_path / "b", tmp_path / "run-b", [tmp_path / "cdi"], bridged=False)
+    first = daemon_config(tmp_path / "a", tmp_path / "run-a", [tmp_path / "cdi"], "lanectl-a")
+    second = daemon_config(tmp_path / "b", tmp_path / "run-b", [tmp_path / "cdi"], None)
     for key in ("data-root", "exec-root", "pidfile", "hosts", "bridge"):
         assert first[key] != second[key], key
     assert second["bridge"] == "none"
