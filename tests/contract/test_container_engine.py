@@ -263,6 +263,8 @@ class TestRename:
 
 class TestRestartPolicy:
     def test_it_is_set_and_read_back(self, harness: Harness) -> None:
+        if not harness.restarts:
+            pytest.skip(f"{harness.name} restarts nothing by itself, and has no other policy than `no`")
         container_id = harness.engine.create(harness.args("a", Script()))
         assert _see(harness.engine, container_id).restart == Restart("no")
         for policy in (Restart("unless-stopped"), Restart("on-failure", 3), Restart("no"), Restart("no")):
@@ -270,6 +272,8 @@ class TestRestartPolicy:
             assert _see(harness.engine, container_id).restart == policy
 
     def test_it_can_be_changed_while_it_runs(self, harness: Harness) -> None:
+        if not harness.restarts:
+            pytest.skip(f"{harness.name} restarts nothing by itself, and has no other policy than `no`")
         container_id = harness.engine.create(harness.args("a", Script(), restart=Restart("unless-stopped")))
         harness.engine.start(container_id)
         before = _see(harness.engine, container_id)
@@ -380,7 +384,8 @@ class TestRecreate:
     def test_the_arguments_make_an_equal_container_that_does_the_same(self, harness: Harness) -> None:
         script = says("one\n", "two\n", exits=7)
         labels = {"lanectl.lane": "v25", "other": "x=y"}
-        original = harness.engine.create(harness.args("a", script, labels=labels, restart=Restart("on-failure", 1)))
+        restart = Restart("on-failure", 1) if harness.restarts else Restart("no")
+        original = harness.engine.create(harness.args("a", script, labels=labels, restart=restart))
         args = harness.engine.recreate_args(original)
         before = _see(harness.engine, original)
         assert args.name == before.name
