@@ -17,9 +17,10 @@ _LOOK_EVERY_S = 0.002  # how often the end of the engine's process is looked for
 class EngineClient(asyncio.Protocol):
     """Talks to the engine's process. Nothing here ever waits for it: a hung engine hangs nobody else."""
 
-    def __init__(self, process: int, say: Callable[[str], None]) -> None:
-        """Given the engine's process id and who writes its boot lines."""
+    def __init__(self, process: int, channel: socket.socket, say: Callable[[str], None]) -> None:
+        """Given the engine's process id, the socket to it, and who writes its boot lines."""
         self._process = process
+        self._channel = channel
         self._say = say
         self._unpacker = Unpacker()
         self._transport: asyncio.WriteTransport | None = None
@@ -32,9 +33,9 @@ class EngineClient(asyncio.Protocol):
         """Whether the engine is booted and has not ended."""
         return self.ready.done() and self._transport is not None
 
-    async def connect(self, channel: socket.socket) -> Ready:
-        """Given the socket, return what the engine says once it is booted. Raise EngineFailed if it never is."""
-        await asyncio.get_running_loop().create_connection(lambda: self, sock=channel)
+    async def connect(self) -> Ready:
+        """Return what the engine says once it is booted. Raise EngineFailed if it never is."""
+        await asyncio.get_running_loop().create_connection(lambda: self, sock=self._channel)
         return await self.ready
 
     def submit(self, request: Submit) -> None:
@@ -49,7 +50,7 @@ class EngineClient(asyncio.Protocol):
         """End the engine's process: it ends by itself once it sees the closed socket, else it is killed."""
         self.died = lambda: None
         if self._transport is not None:
-            self._transport.abort()
+            self._channel.shutdown(socket.SHUT_RDWR)
         deadline = time.monotonic() + within_s
         while os.waitpid(self._process, os.WNOHANG) == (0, 0):
             if time.monotonic() > deadline:

@@ -18,7 +18,8 @@ from lanectl.reference.weights import Floats, LayerWeights, Shape, Weights
 
 _EPSILON = 1e-6  # keeps the norm of a zero row finite
 _ROPE_BASE = 10_000.0
-_QUERY_GAIN = 1.5  # queries and keys have mean square 1: scores stay within +-sqrt(head_dim) x gain, so exp() is safe
+_SHARPNESS = 1.5  # times the usual 1 / sqrt(head_dim); queries and keys are normed, so a score is at most
+# sqrt(head_dim) x sharpness, 8.5 here, and its exp() safe without taking the largest away first
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,8 @@ class Model:
         turned = _normed(mixed[:, :split].reshape(len(x), shape.heads + 1, shape.head_dim))
         turned = (turned.view(np.complex64) * rotation).view(np.float32)
         cache.write(number, rows.slots, turned[:, shape.heads], mixed[:, split:])
-        queries = turned[:, : shape.heads] * np.float32(_QUERY_GAIN / shape.head_dim**0.5)
-        return _times(self._mix(number, queries, rows, cache).reshape(len(x), -1), layer.attention_out)
+        mixed = self._mix(number, turned[:, : shape.heads], rows, cache)
+        return _times(mixed.reshape(len(x), -1), layer.attention_out)
 
     def _mix(self, number: int, queries: Floats, rows: Rows, cache: KvCache) -> Floats:
         """Softmax attention, each row over its own positions 0 … its position. The cache keeps a one behind every
@@ -84,7 +85,8 @@ class Model:
         """Given normed rows, return the ids of the picked experts, ascending, and their weights: a softmax over
         the picked ones alone."""
         scores = _times(normed, layer.router)
-        picked = np.sort(np.argsort(-scores, axis=1, kind="stable")[:, : self._shape.picked], axis=1)
+        picked = np.argsort(scores, axis=1, kind="stable")[:, -self._shape.picked :]
+        picked.sort(axis=1)
         chosen = scores[np.arange(len(scores))[:, None], picked]
         chosen -= np.maximum.reduce(chosen, axis=1, keepdims=True)
         np.exp(chosen, out=chosen)
@@ -101,14 +103,17 @@ def _times(x: Floats, matrix: Floats) -> Floats:
 def _normed(x: Floats) -> Floats:
     """RMSNorm over the last axis, without a gain (the gain is part of the next matrix)."""
     size: Floats = np.matmul(x[..., None, :], x[..., :, None])[..., 0]
-    size /= x.shape[-1]
     size += _EPSILON
-    return np.divide(x, np.sqrt(size, out=size))
+    np.sqrt(size, out=size)
+    size *= x.shape[-1] ** -0.5
+    return np.divide(x, size)
 
 
 def _rotation(positions: int, head_dim: int) -> NDArray[np.complex64]:
-    """Rotary position embedding as complex factors, one for each pair of numbers (positions, head_dim / 2)."""
+    """Rotary position embedding as complex factors, one for each pair of numbers (positions, head_dim / 2). Queries
+    and keys both carry the root of the scores' scale."""
     frequency = _ROPE_BASE ** (-np.arange(0, head_dim, 2) / head_dim)
     angle = np.arange(positions)[:, None] * frequency[None, :]
-    turned: NDArray[np.complex64] = np.exp(1j * angle).astype(np.complex64)
+    scale = (_SHARPNESS / head_dim**0.5) ** 0.5
+    turned: NDArray[np.complex64] = (np.exp(1j * angle) * scale).astype(np.complex64)
     return turned

@@ -43,9 +43,9 @@ class Server:
         log, name = self._log, self._settings.served_model_name[0]
         log.engine(f"Reference engine version {VERSION}, model {name}")
         await asyncio.sleep(self._faults.seconds("boot-delay", 10.0))
-        engine = EngineClient(process, log.engine)
+        engine = EngineClient(process, channel, log.engine)
         try:
-            ready = await engine.connect(channel)
+            ready = await engine.connect()
         except EngineFailed as problem:
             engine.stop(_STOP_WITHIN_S)
             log.line(f"ValueError: {problem}")
