@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,7 +26,8 @@ STOP_LIMIT_S = 20.0  # SHUTDOWN_GRACE_S, then the daemon's own clean-up, with ro
 SWEEP_LIMIT_S = 2.0  # for a containerd or shim to act on a signal
 RUN_FOLDER = Path("/run/lanectl-test-engine")  # short: a socket's path has at most 107 bytes
 MARK_DIGITS = 7  # of the root's hash: with "lanectl-" the 15 characters that an interface's name may have
-SIOCBRADDBR = 0x89A0  # linux/sockios.h: create a bridge
+SIOCBRADDBR, SIOCBRDELBR = 0x89A0, 0x89A1  # linux/sockios.h: create and delete a bridge
+SIOCSIFFLAGS = 0x8914  # linux/sockios.h: set an interface's flags (struct ifreq: name, short)
 LOG_TAIL_LINES = 8
 
 
@@ -59,6 +61,14 @@ def ensure_bridge(name: str) -> None:
         return
     with socket.socket() as any_socket:
         fcntl.ioctl(any_socket, SIOCBRADDBR, name.encode() + b"\0")
+
+
+def remove_bridge(name: str) -> None:
+    """Take the bridge away again if it is there; a bridge must be down for that."""
+    if Path(f"/sys/class/net/{name}").exists():
+        with socket.socket() as any_socket:
+            fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh", name.encode(), 0))
+            fcntl.ioctl(any_socket, SIOCBRDELBR, name.encode() + b"\0")
 
 
 class Daemon:
@@ -189,6 +199,8 @@ class Daemon:
         for point in sorted((point for point in mounted if self._owns(Path(point))), reverse=True):
             subprocess.run(["umount", "--lazy", point], check=False)
         shutil.rmtree(self.run, ignore_errors=True)
+        if self._bridge:
+            remove_bridge(self._bridge)
 
     def _owns(self, path: Path) -> bool:
         return path.is_relative_to(self.root) or path.is_relative_to(self.run)

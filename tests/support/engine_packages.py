@@ -182,6 +182,7 @@ def _unpack(cache: Path) -> None:
     shutil.rmtree(cache / "tree", ignore_errors=True)
     for deb in sorted((apt / "debs").glob("*.deb")):
         _run(["dpkg", "-x", str(deb), str(cache / "tree")])
+        deb.unlink()
 
 
 def _at_pin(package: str, options: Sequence[str]) -> str:
