@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
+from lanectl.actions.errand import Errand
 from lanectl.actions.look import Asked, Eyes, Served, look
 from lanectl.core import facts as boot_facts
 from lanectl.core.facts import FactValue
@@ -128,7 +128,7 @@ class _Wait:
         if judge_before_http(self._sample(), self._service.ready) is not None:
             self._asked = Asked()
             return
-        errand = _Errand(self._eyes.ask)
+        errand = Errand(self._eyes.ask, "ladder")
         while not errand.done(within_s=LOOK_EVERY_S):
             self._look()
         self._asked = errand.result()
@@ -206,29 +206,3 @@ class _Wait:
         if text != self._told:
             self._told, self._told_at = text, now
             self._progress(text)
-
-
-class _Errand:
-    """One call in a daemon thread: a server that hangs is left to its own deadline, it does not hold up anybody."""
-
-    def __init__(self, call: Callable[[], Asked]) -> None:
-        self._call = call
-        self._outcome: Asked | BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="ladder", daemon=True)
-        self._thread.start()
-
-    def done(self, within_s: float) -> bool:
-        self._thread.join(within_s)
-        return not self._thread.is_alive()
-
-    def result(self) -> Asked:
-        """Return what the call returned, raise what it raised (a defect: looks report, they do not raise)."""
-        if isinstance(self._outcome, BaseException):
-            raise self._outcome
-        return self._outcome or Asked()
-
-    def _run(self) -> None:
-        try:
-            self._outcome = self._call()
-        except BaseException as error:
-            self._outcome = error

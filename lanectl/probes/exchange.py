@@ -15,13 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from socket import gaierror
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from lanectl.core.health import Kind
 from lanectl.probes.deadline import DeadlineSocket, connect, left
 
 # /v1/models of a server with many adapters is some 100 KiB; anything beyond this is not an answer to our questions.
 MAX_BODY_BYTES = 4 * 1024 * 1024
+_AS_IS = "/?&=%:@!$'()*+,;~"  # what a path and query may hold unquoted (RFC 3986, 3.3 and 3.4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +73,9 @@ def ask(server: Server, path: str, deadline: float, body: Mapping[str, Any] | No
     connection = http.client.HTTPConnection(host, port)
     connection.sock = DeadlineSocket(sock, deadline)
     payload = None if body is None else json.dumps(body)
+    target = quote(url.path.rstrip("/") + path, safe=_AS_IS)
     try:
-        connection.request("GET" if body is None else "POST", url.path.rstrip("/") + path, payload, _headers(server))
+        connection.request("GET" if body is None else "POST", target, payload, _headers(server))
         response = connection.getresponse()
         content = response.read(MAX_BODY_BYTES + 1)
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""Hold GPU memory until killed: `python hold_gpu.py DEVICE_INDEX MIB`. The CUDA driver API through ctypes, no framework.
+"""Hold GPU memory until killed: `python hold_gpu.py DEVICE_INDEX MIB`. CUDA driver API through ctypes, no framework.
 
 Prints "holding" once the memory is allocated; ends with its stdin.
 """
