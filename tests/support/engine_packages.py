@@ -38,6 +38,7 @@ PROGRAMS = {  # name on the PATH of the daemon -> where the packages put it
     "docker-compose": "usr/libexec/docker/cli-plugins/docker-compose",
     "busybox": "bin/busybox",
 }
+ONE_LINE_OPTIONS = {"signed-by": "signed-by", "trusted": "trusted", "arch": "architectures"}  # sources.list(5)
 COMMAND_LIMIT_S = 300.0  # 72 MB at 256 kB/s
 TAIL_CHARS = 600  # of a failed command's output: the last lines say why
 
@@ -104,8 +105,8 @@ def _one_line(text: str) -> list[dict[str, str]]:
         stanza = {"types": kind, "uris": uri, "suites": suite, "components": components.strip()}
         for option in (options or "").split():
             key, _, value = option.partition("=")
-            if key == "signed-by":
-                stanza["signed-by"] = value
+            if key in ONE_LINE_OPTIONS:
+                stanza[ONE_LINE_OPTIONS[key]] = value.replace(",", " ")
         stanzas.append(stanza)
     return stanzas
 

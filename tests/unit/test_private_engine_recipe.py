@@ -32,7 +32,7 @@ OTHERS = "deb [arch=amd64 signed-by=/etc/apt/other.gpg] mirror://other.invalid/l
 ONE_LINE = (
     "# deb mirror://old.invalid/debian bookworm main\n"
     "deb-src mirror://archive.invalid/debian bookworm main\n"
-    "deb [arch=amd64 signed-by=/usr/share/keyrings/debian.gpg] mirror://archive.invalid/debian bookworm main  # own\n"
+    "deb [arch=amd64,arm64 signed-by=/usr/share/keyrings/debian.gpg] mirror://archive.invalid/debian bookworm main  # own\n"
 )
 
 
@@ -58,6 +58,7 @@ def test_an_entry_of_the_old_one_line_form_is_taken_too() -> None:
         "Uris": "mirror://archive.invalid/debian",
         "Suites": "forky",
         "Components": "main",
+        "Architectures": "amd64 arm64",
         "Signed-By": "/usr/share/keyrings/debian.gpg",
     }
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
-from tests.vllm.setup import TORCH, _once, _why_not
+from lanectl.site.load import check_all, lane_names, load_lane, load_site
+from tests.support.docker_engine import DockerEngine
+from tests.vllm.run import CANDIDATE, PRODUCTION, make_site
+from tests.vllm.setup import TORCH, Installed, _once, _why_not
 
 
 def test_a_missing_cpu_build_of_torch_is_explained() -> None:
@@ -33,3 +37,19 @@ def test_a_step_is_done_once_for_a_recipe_and_again_after_a_crash_or_a_change(tm
         pass
     _once(stamp, "one", lambda: made.append("one after the crash"))
     assert made == ["one", "crashed", "one after the crash"]
+
+
+def test_the_site_of_the_vllm_swap_is_valid_and_both_lanes_are_complete(tmp_path: Path) -> None:
+    images = {"pyhost": "sha256:" + "a" * 64}
+    engine = DockerEngine("unix:///nowhere/docker.sock", "private", "an-id", images, cdi={}, docker=None)
+    python = Path(sys.executable)
+    port = make_site(tmp_path / "site", engine, Installed(python, vllm=python, model=tmp_path))
+
+    site = load_site(tmp_path / "site")
+    assert check_all(site) == []
+    assert lane_names(tmp_path / "site") == (PRODUCTION, CANDIDATE)
+    for label in (PRODUCTION, CANDIDATE):
+        lane = load_lane(site, label, public=True)
+        assert lane.missing == ()
+        assert lane.port == port
+    assert load_lane(site, CANDIDATE, public=False).port != port
