@@ -7,10 +7,10 @@ is refused, so that no answer ever differs from what was asked for without a wor
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from lanectl.reference.fields import ApiError, Fields
 from lanectl.reference.messages import Sampling
 from lanectl.reference.tokenizer import Tokenizer
 
@@ -37,20 +37,6 @@ _NOT_DONE: dict[str, tuple[Any, ...]] = {
     "use_beam_search": (False,),
     "prompt_embeds": (),
 }
-
-
-class ApiError(Exception):
-    """A request that cannot be served: the HTTP status, OpenAI's error type, and what is wrong."""
-
-    def __init__(self, status: int, message: str, kind: str = "BadRequestError", param: str | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.kind = kind
-        self.param = param
-
-    def payload(self) -> dict[str, Any]:
-        """The error in OpenAI's shape."""
-        return {"error": {"message": str(self), "type": self.kind, "param": self.param, "code": self.status}}
 
 
 @dataclass(frozen=True)
@@ -80,13 +66,13 @@ class BodyReader:
 
     def read(self, raw: bytes, chat: bool) -> Asked:
         """Given a request body, return what it asks for. Raise ApiError."""
-        body = _Fields(_parsed(raw))
+        body = Fields(_parsed(raw))
         model = body.text("model", self._names[0])
         if model not in self._names:
             raise ApiError(404, f"The model `{model}` does not exist.", "NotFoundError", "model")
-        body.refuse_what_is_not_done()
+        _refuse_what_is_not_done(body)
         prompt = self._chat_prompt(body) if chat else self._prompt(body)
-        options = _Fields(body.mapping("stream_options"))
+        options = Fields(body.mapping("stream_options"))
         stream = body.flag("stream")
         if body.given("stream_options") and not stream:
             raise ApiError(400, "Stream options can only be defined when `stream=True`.", param="stream_options")
@@ -105,7 +91,7 @@ class BodyReader:
             return_token_ids=body.flag("return_token_ids"),
         )
 
-    def _prompt(self, body: _Fields) -> list[int]:
+    def _prompt(self, body: Fields) -> list[int]:
         prompt = body.value("prompt")
         if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], (str, list)):
             prompt = prompt[0]
@@ -119,7 +105,7 @@ class BodyReader:
             raise ApiError(400, f"Token ids must be 0 to {len(self._tokenizer) - 1}.", param="prompt")
         return prompt
 
-    def _chat_prompt(self, body: _Fields) -> list[int]:
+    def _chat_prompt(self, body: Fields) -> list[int]:
         messages = body.value("messages")
         if not isinstance(messages, list) or not messages:
             raise ApiError(400, "`messages` must be a list of at least one message.", param="messages")
@@ -128,7 +114,7 @@ class BodyReader:
         except KeyError as unknown:
             raise ApiError(400, f"Unexpected message role: {unknown.args[0]!r}", param="messages") from None
 
-    def _max_tokens(self, body: _Fields, chat: bool, prompt: int) -> int:
+    def _max_tokens(self, body: Fields, chat: bool, prompt: int) -> int:
         room = self._max_model_len - prompt
         if room < 1:
             raise ApiError(
@@ -148,7 +134,7 @@ class BodyReader:
             )
         return wanted
 
-    def _sampling(self, body: _Fields, max_tokens: int) -> Sampling:
+    def _sampling(self, body: Fields, max_tokens: int) -> Sampling:
         return Sampling(
             temperature=body.number("temperature", 1.0, 0.0, 100.0),
             top_p=body.number("top_p", 1.0, 1e-6, 1.0),
@@ -159,7 +145,7 @@ class BodyReader:
             logit_bias=self._bias(body),
         )
 
-    def _bias(self, body: _Fields) -> dict[int, float]:
+    def _bias(self, body: Fields) -> dict[int, float]:
         bias = {}
         for name, value in body.mapping("logit_bias").items():
             number = type(value) in (int, float) and abs(value) <= _BIAS_LIMIT
@@ -169,49 +155,12 @@ class BodyReader:
         return bias
 
 
-class _Fields:
-    """A JSON object whose fields are taken out by name and type; null is the same as absent."""
-
-    def __init__(self, fields: dict[str, Any]) -> None:
-        self._fields = fields
-
-    def given(self, name: str) -> bool:
-        return self._fields.get(name) is not None
-
-    def value(self, name: str) -> Any:
-        return self._fields.get(name)
-
-    def text(self, name: str, default: str) -> str:
-        return str(self._checked(name, default, lambda value: isinstance(value, str), "a string"))
-
-    def flag(self, name: str) -> bool:
-        return bool(self._checked(name, False, lambda value: isinstance(value, bool), "true or false"))
-
-    def mapping(self, name: str) -> dict[str, Any]:
-        return dict(self._checked(name, {}, lambda value: isinstance(value, dict), "an object"))
-
-    def whole(self, name: str, default: int, least: int, most: int = 2**31) -> int:
-        expected = f"a whole number from {least} to {most}"
-        return int(self._checked(name, default, lambda value: type(value) is int and least <= value <= most, expected))
-
-    def number(self, name: str, default: float, least: float, most: float) -> float:
-        def fits(value: Any) -> bool:
-            return type(value) in (int, float) and least <= value <= most
-
-        return float(self._checked(name, default, fits, f"a number from {least} to {most}"))
-
-    def refuse_what_is_not_done(self) -> None:
-        for name, harmless in _NOT_DONE.items():
-            if self.given(name) and not any(self._fields[name] == value for value in harmless):
-                raise ApiError(400, f"`{name}` is not supported by this engine.", param=name)
-
-    def _checked(self, name: str, default: Any, fits: Callable[[Any], bool], expected: str) -> Any:
-        value = self._fields.get(name)
-        if value is None:
-            return default
-        if not fits(value):
-            raise ApiError(400, f"`{name}` must be {expected}.", param=name)
-        return value
+def _refuse_what_is_not_done(body: Fields) -> None:
+    for name, harmless in _NOT_DONE.items():
+        value = body.value(name)
+        # By type as well: to Python, `logprobs: 0`, which asks for something, equals `logprobs: false`.
+        if value is not None and not any(type(value) is type(other) and value == other for other in harmless):
+            raise ApiError(400, f"`{name}` is not supported by this engine.", param=name)
 
 
 def _parsed(raw: bytes) -> dict[str, Any]:
@@ -236,7 +185,7 @@ def _message(message: Any) -> tuple[str, str]:
     return message["role"], "".join(map(str, texts))
 
 
-def _stops(body: _Fields) -> tuple[str, ...]:
+def _stops(body: Fields) -> tuple[str, ...]:
     stop = body.value("stop")
     stops = [stop] if isinstance(stop, str) else stop or []
     if not isinstance(stops, list) or not all(isinstance(text, str) and text for text in stops):
@@ -246,7 +195,7 @@ def _stops(body: _Fields) -> tuple[str, ...]:
     return tuple(stops)
 
 
-def _salt(body: _Fields) -> str:
+def _salt(body: Fields) -> str:
     salt = body.text("cache_salt", "")
     if len(salt) > _SALT_LIMIT or any(sign in salt for sign in "@/\\\0"):
         raise ApiError(

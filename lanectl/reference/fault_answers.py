@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from lanectl.reference.bodies import ApiError
 from lanectl.reference.faults import Faults
+from lanectl.reference.fields import ApiError
 from lanectl.reference.http import Exchange, Handler
 from lanectl.reference.shapes import encoded
 
@@ -23,7 +23,7 @@ def faulty_handler(handler: Handler, faults: Faults) -> Handler:
 def _other_code(exchange: Exchange, faults: Faults) -> bool:
     if "answer" not in faults:
         return False
-    code, prefix = faults.coded("answer", 301, "/")
+    code, prefix = faults.coded("answer")
     if not exchange.request.path.startswith(prefix):
         return False
     elsewhere = [("location", "http://127.0.0.1:9/elsewhere")] if 300 <= code < 400 else []
@@ -35,7 +35,7 @@ def _other_code(exchange: Exchange, faults: Faults) -> bool:
 def _other_model(exchange: Exchange, faults: Faults) -> bool:
     if "wrong-model" not in faults or exchange.request.path != "/v1/models":
         return False
-    card = {"id": faults.text("wrong-model", "another-model"), "object": "model", "max_model_len": 1}
+    card = {"id": faults.text("wrong-model"), "object": "model", "max_model_len": 1}
     exchange.reply(200, encoded({"object": "list", "data": [card]}))
     return True
 
@@ -43,7 +43,7 @@ def _other_model(exchange: Exchange, faults: Faults) -> bool:
 def _refused(exchange: Exchange, faults: Faults) -> bool:
     if "reject" not in faults or exchange.request.method != "POST":
         return False
-    field = faults.text("reject", "return_token_ids")
+    field = faults.text("reject")
     try:
         body = json.loads(exchange.request.body)
     except ValueError:

@@ -22,7 +22,7 @@ class FaultyStream(EventStream):
         self._faults = faults
         self._sent = 0
         self._over = False
-        self._merge = faults.count("merge", 4) or 1
+        self._merge = faults.count("merge") or 1
         self._held: list[Payload] = []
         self.early_role = "early-role" in faults
         super().__init__(exchange)
@@ -47,7 +47,7 @@ class FaultyStream(EventStream):
     def usage(self, payload: Payload) -> None:
         if "no-usage" in self._faults:
             return
-        payload["usage"]["completion_tokens"] += self._faults.count("wrong-usage", 1) or 0
+        payload["usage"]["completion_tokens"] += self._faults.count("wrong-usage") or 0
         super().usage(payload)
 
     def done(self) -> None:
@@ -70,13 +70,13 @@ class FaultyStream(EventStream):
         return comment + mark + data + end
 
     def _end_early(self) -> None:
-        if self._sent == self._faults.count("die", 3):
+        if self._sent == self._faults.count("die"):
             os.kill(os.getpid(), signal.SIGKILL)
-        if self._sent == self._faults.count("error-at", 3):
+        if self._sent == self._faults.count("error-at"):
             self.event(_ERROR)
             self.done()
             self._over = True
-        elif self._sent == self._faults.count("cut", 3):
+        elif self._sent == self._faults.count("cut"):
             self._over = True
             self.exchange.cut()
 

@@ -7,48 +7,71 @@ their own.
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+from typing import NamedTuple
 
 from lanectl.reference.bootlog import Log
 
 VARIABLE = "REFERENCE_FAULTS"
 
+
+class Kind(NamedTuple):
+    """A switch: the form of its value ("" for none), the value when none is given, and what it does."""
+
+    form: str
+    default: str
+    does: str
+
+
 KINDS = {
-    "boot-delay": "S: wait S seconds before the port opens (10)",
-    "loading": "S: open the port at once, but answer /health with 503 for S seconds (10)",
-    "exit": "CODE[:LINES]: end with CODE after LINES lines of the boot log (1:4)",
-    "traceback": "with exit: log a traceback and 'RuntimeError: Engine core initialization failed.' first",
-    "half-lines": "S: write every log line in pieces, S seconds apart, cut inside characters too (0.01)",
-    "hang": "N: after N requests nothing is generated any more; /health stays 200 (0)",
-    "step-delay": "S: sleep S seconds before every step (0.01)",
-    "ignore-sigterm": "SIGTERM does nothing",
-    "hold-port": "S: a child process keeps the listening socket for S seconds after the server is gone (10)",
-    "answer": "CODE[:PREFIX]: answer every path that begins with PREFIX with CODE (301:/)",
-    "wrong-model": "NAME: /v1/models lists NAME (another-model)",
-    "reject": "FIELD: answer a body that has FIELD with 400, naming it (return_token_ids)",
-    "die": "N: the process kills itself after the Nth chunk of a stream (3)",
-    "error-at": "N: an error object and [DONE] after the Nth chunk of a stream (3)",
-    "cut": "N: the connection ends after the Nth chunk of a stream, without [DONE] (3)",
-    "no-usage": "streams without the usage chunk",
-    "wrong-usage": "N: completion_tokens in the usage chunk is off by N (1)",
-    "early-role": "a chat's role chunk goes out at once, long before the first token",
-    "no-role": "chat streams without the role chunk",
-    "merge": "N: N tokens in a chunk (4)",
-    "crlf": "events end with CRLF CRLF",
-    "no-space": "`data:` without a space",
-    "comments": "a keep-alive comment before every event",
-    "split-writes": "every event in several writes, cut inside characters too",
-    "u2028": "a U+2028, unescaped, at the end of every piece of text",
-    "reasoning": "text goes out as `reasoning` instead of `content`",
-    "old-reasoning": "text goes out as `reasoning_content` instead of `content`",
+    "boot-delay": Kind("SECONDS", "10", "wait before the port opens"),
+    "loading": Kind("SECONDS", "10", "open the port at once, but answer /health with 503 for a while"),
+    "exit": Kind("CODE[:LINES]", "1:4", "end with CODE after LINES lines of the boot log"),
+    "traceback": Kind(
+        "", "", "with exit: log a traceback ending in 'RuntimeError: Engine core initialization failed.'"
+    ),
+    "half-lines": Kind("SECONDS", "0.01", "log lines beyond ASCII, in pieces this far apart, cut in mid-character too"),
+    "hang": Kind("N", "0", "after N requests nothing is generated any more; /health stays 200"),
+    "step-delay": Kind("SECONDS", "0.01", "sleep before every step"),
+    "ignore-sigterm": Kind("", "", "SIGTERM does nothing"),
+    "hold-port": Kind("SECONDS", "10", "a child process keeps the listening socket this long after the server is gone"),
+    "answer": Kind("CODE[:PREFIX]", "301:/", "answer every path that begins with PREFIX with CODE"),
+    "wrong-model": Kind("NAME", "another-model", "/v1/models lists NAME"),
+    "reject": Kind("FIELD", "return_token_ids", "answer a body that has FIELD with 400, naming it"),
+    "die": Kind("N", "3", "the process kills itself after the Nth chunk of a stream"),
+    "error-at": Kind("N", "3", "an error object and [DONE] after the Nth chunk of a stream"),
+    "cut": Kind("N", "3", "the connection ends after the Nth chunk of a stream, without [DONE]"),
+    "no-usage": Kind("", "", "streams without the usage chunk"),
+    "wrong-usage": Kind("N", "1", "completion_tokens in the usage chunk is N too many"),
+    "early-role": Kind("", "", "a chat's role chunk goes out at once, long before the first token"),
+    "no-role": Kind("", "", "chat streams without the role chunk"),
+    "merge": Kind("N", "4", "N tokens in a chunk"),
+    "crlf": Kind("", "", "events end with CRLF CRLF"),
+    "no-space": Kind("", "", "`data:` without a space"),
+    "comments": Kind("", "", "a keep-alive comment before every event"),
+    "split-writes": Kind("", "", "every event in several writes, cut inside a character too"),
+    "u2028": Kind("", "", "a U+2028, unescaped, at the end of every piece of text"),
+    "reasoning": Kind("", "", "chat text goes out as `reasoning` instead of `content`"),
+    "old-reasoning": Kind("", "", "chat text goes out as `reasoning_content` instead of `content`"),
 }
 
-_PIECES = 3  # writes for one line or event when it is cut up
+_FORMS = {
+    "": "",
+    "SECONDS": r"\d+(\.\d+)?",
+    "N": r"\d+",
+    "CODE[:LINES]": r"\d{1,3}(:[1-9]\d*)?",
+    "CODE[:PREFIX]": r"[2-5]\d\d(:/.*)?",
+    "NAME": ".+",
+    "FIELD": ".+",
+}
+_BEYOND_ASCII = " … Größe"  # what a cut-up log line gets at its end, so that there is a character to cut
 
 
 class Faults:
@@ -59,34 +82,37 @@ class Faults:
 
     @classmethod
     def read(cls, words: list[str]) -> Faults:
-        """Given KIND[=VALUE] words, return the faults. Raise ValueError naming an unknown kind and the known ones."""
+        """Given KIND[=VALUE] words, return the faults. Raise ValueError saying what is wrong and what is right."""
         wanted = {}
         for word in words:
-            kind, _, value = word.partition("=")
-            if kind not in KINDS:
-                raise ValueError(f"unknown fault {kind!r}; known: {', '.join(KINDS)}")
-            wanted[kind] = value
+            name, _, value = word.partition("=")
+            if name not in KINDS:
+                raise ValueError(f"unknown fault {name!r}; known: {', '.join(KINDS)}")
+            kind = KINDS[name]
+            wanted[name] = value or kind.default
+            if not re.fullmatch(_FORMS[kind.form], wanted[name]):
+                raise ValueError(f"fault {name!r} takes {kind.form or 'no value'}, not {value!r}")
         return cls(wanted)
 
-    def __contains__(self, kind: str) -> bool:
-        return kind in self._wanted
+    def __contains__(self, name: str) -> bool:
+        return name in self._wanted
 
-    def text(self, kind: str, default: str) -> str:
-        """The value of a fault that is on, or what stands for none."""
-        return self._wanted[kind] or default
+    def text(self, name: str) -> str:
+        """The value of a fault that is on."""
+        return self._wanted[name]
 
-    def seconds(self, kind: str, default: float) -> float:
+    def seconds(self, name: str) -> float:
         """The value of a fault in seconds; 0 when it is off."""
-        return float(self.text(kind, str(default))) if kind in self else 0.0
+        return float(self._wanted.get(name, 0))
 
-    def count(self, kind: str, default: int) -> int | None:
+    def count(self, name: str) -> int | None:
         """The value of a fault as a whole number; None when it is off."""
-        return int(self.text(kind, str(default))) if kind in self else None
+        return int(self._wanted[name]) if name in self._wanted else None
 
-    def coded(self, kind: str, code: int, rest: str) -> tuple[int, str]:
-        """The value CODE[:REST] of a fault that is on."""
-        first, _, second = self.text(kind, str(code)).partition(":")
-        return int(first or code), second or rest
+    def coded(self, name: str) -> tuple[int, str]:
+        """The two parts of a fault that is on and whose value is CODE[:…]; the second may be left out."""
+        code, _, rest = self._wanted[name].partition(":")
+        return int(code), rest or KINDS[name].default.partition(":")[2]
 
 
 class FaultyLog(Log):
@@ -97,10 +123,10 @@ class FaultyLog(Log):
         self._lines = 0
 
     def line(self, text: str) -> None:
-        super().line(text)
+        super().line(text + _BEYOND_ASCII if "half-lines" in self._faults else text)
         self._lines += 1
         if "exit" in self._faults:
-            code, lines = self._faults.coded("exit", 1, "4")
+            code, lines = self._faults.coded("exit")
             if self._lines == int(lines):
                 if "traceback" in self._faults:
                     self.write_bytes(_TRACEBACK.encode())
@@ -112,22 +138,22 @@ class FaultyLog(Log):
             return
         for piece in pieces_of(data):
             super().write_bytes(piece)
-            time.sleep(self._faults.seconds("half-lines", 0.01))
+            time.sleep(self._faults.seconds("half-lines"))
 
 
 def pieces_of(data: bytes) -> list[bytes]:
-    """Given bytes, return them in pieces; one cut falls inside the first character that is not ASCII, if any."""
-    inside = next((at + 1 for at, byte in enumerate(data) if byte >= 0xC0), len(data) // _PIECES)
-    later = inside + max((len(data) - inside) // 2, 1)
-    return [piece for piece in (data[:inside], data[inside:later], data[later:]) if piece]
+    """Given bytes, return them in pieces: cut at each third, and inside the first character that is not ASCII."""
+    cuts = {0, len(data) // 3, 2 * len(data) // 3, len(data)}
+    cuts |= {at + 1 for at, byte in enumerate(data) if byte >= 0xC0 and not any(other >= 0xC0 for other in data[:at])}
+    return [data[start:end] for start, end in itertools.pairwise(sorted(cuts))]
 
 
 class StepFaults:
     """What goes wrong in the engine before a step: a hang after some requests, or slowness."""
 
     def __init__(self, faults: Faults) -> None:
-        self._hang_after = faults.count("hang", 0)
-        self._delay = faults.seconds("step-delay", 0.01)
+        self._hang_after = faults.count("hang")
+        self._delay = faults.seconds("step-delay")
         self.submitted = 0
 
     def before_step(self) -> None:
@@ -149,7 +175,7 @@ def ignore_sigterm(faults: Faults) -> bool:
 def hold_port(faults: Faults, listening: socket.socket) -> None:
     """Start the child that keeps the listening socket open after this process has gone, however it goes."""
     if "hold-port" in faults:
-        seconds = faults.seconds("hold-port", 10.0)
+        seconds = faults.seconds("hold-port")
         subprocess.Popen(
             [sys.executable, "-c", _HOLDER, str(os.getpid()), str(seconds)],
             pass_fds=[listening.fileno()],

@@ -53,7 +53,8 @@ class Exchange:
         headers: Sequence[tuple[str, str]] = (),
     ) -> None:
         """Answer with a whole body."""
-        self._head(status, [("content-length", str(len(body))), ("content-type", content_type), *headers], body)
+        sized = [("content-length", str(len(body))), ("content-type", content_type), *headers]
+        self._head(status, sized, b"" if self.request.method == "HEAD" else body)
         self._end(keep=self._keep)
 
     def open(self, content_type: str) -> None:

@@ -20,15 +20,12 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m lanectl.reference.server",
         description="A small, true mixture-of-experts language model server with the API, metrics and log of vLLM.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="faults (also in the environment as "
-        + VARIABLE
-        + "='KIND[=VALUE] KIND[=VALUE]'):\n"
-        + "\n".join(f"  {kind:16} {text}" for kind, text in KINDS.items()),
+        epilog=f"faults (also in the environment, as {VARIABLE}='KIND[=VALUE] KIND[=VALUE]'):\n{_kinds()}",
     )
     options.add_argument("--host", default="127.0.0.1")
-    options.add_argument("--port", type=int, default=8000)
+    options.add_argument("--port", type=_port, default=8000)
     options.add_argument("--served-model-name", nargs="+", default=["reference"], metavar="NAME")
-    options.add_argument("--seed", type=int, default=0, help="the weights are made from it")
+    options.add_argument("--seed", type=_seed, metavar="N", default=0, help="the weights are made from it")
     options.add_argument("--shape", choices=["tiny", "small"], default="small", help="the size of the model")
     options.add_argument("--max-model-len", type=_count, default=4096, metavar="N", help="longest context, in tokens")
     options.add_argument("--max-num-seqs", type=_count, default=64, metavar="N", help="requests that run at a time")
@@ -39,6 +36,16 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--disable-access-log", action="store_true", help="no log line for each request")
     options.add_argument("--fault", action="append", default=[], metavar="KIND[=VALUE]", help="misbehave; repeatable")
     return options
+
+
+def _kinds() -> str:
+    """The table of the faults, one a line."""
+    lines = []
+    for name, kind in KINDS.items():
+        value = f"={kind.form}" if kind.form else ""
+        default = f" ({kind.default})" if kind.default else ""
+        lines.append(f"  {name + value:24} {kind.does}{default}")
+    return "\n".join(lines)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -76,6 +83,20 @@ def _bound(host: str, port: int) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.bind(address)
     return bound
+
+
+def _port(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 65535:
+        raise argparse.ArgumentTypeError("must be 0 (any free one) to 65535")
+    return value
+
+
+def _seed(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError("must not be negative")
+    return value
 
 
 def _count(text: str) -> int:

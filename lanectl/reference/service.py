@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lanectl.reference import VERSION
-from lanectl.reference.bodies import ApiError, BodyReader
+from lanectl.reference.bodies import BodyReader
 from lanectl.reference.engine_client import EngineClient
 from lanectl.reference.events import EventStream
+from lanectl.reference.fields import ApiError
 from lanectl.reference.generation import Generation
 from lanectl.reference.http import Exchange
 from lanectl.reference.messages import Abort, StepReport

@@ -42,7 +42,7 @@ class Server:
         1 if the engine cannot be made or dies."""
         log, name = self._log, self._settings.served_model_name[0]
         log.engine(f"Reference engine version {VERSION}, model {name}")
-        await asyncio.sleep(self._faults.seconds("boot-delay", 10.0))
+        await asyncio.sleep(self._faults.seconds("boot-delay"))
         engine = EngineClient(process, channel, log.engine)
         try:
             ready = await engine.connect()
@@ -79,7 +79,7 @@ class Server:
             backlog=_LISTEN_BACKLOG,
             start_serving="loading" in self._faults,
         )
-        await asyncio.sleep(self._faults.seconds("loading", 10.0))
+        await asyncio.sleep(self._faults.seconds("loading"))
         service.use(engine)
         await listener.start_serving()
         log.engine(f"Starting server on http://{self._settings.host}:{self._listening.getsockname()[1]}")
