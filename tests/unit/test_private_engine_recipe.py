@@ -32,7 +32,7 @@ OTHERS = "deb [arch=amd64 signed-by=/etc/apt/other.gpg] mirror://other.invalid/l
 ONE_LINE = (
     "# deb mirror://old.invalid/debian bookworm main\n"
     "deb-src mirror://archive.invalid/debian bookworm main\n"
-    "deb [arch=amd64,arm64 signed-by=/usr/share/keyrings/debian.gpg] mirror://archive.invalid/debian bookworm main  # own\n"
+    "deb [arch=amd64,arm64 signed-by=/usr/share/keyrings/debian.gpg] mirror://archive.invalid/debian bookworm main  #\n"
 )
 
 
