@@ -107,9 +107,9 @@ def keep_tag(image_id: str) -> str:
 
 
 def _drain(leg: Leg, step: Step) -> dict[str, Any]:
-    if leg.owed is None or leg.lane.drain is None:
+    if leg.owed is None or leg.owed.drain is None:
         raise AssertionError("a drain needs a production and its policy")
-    return drain(leg.station, leg.owed, leg.lane.drain, leg.check, leg.progress)
+    return drain(leg.station, leg.owed, leg.owed.drain, leg.check, leg.progress)
 
 
 def _park(leg: Leg, step: Step) -> None:

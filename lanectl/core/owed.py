@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from lanectl.core.lane import Fact, GpuMemory, Lane, Ready, Restart, Service
+from lanectl.core.lane import Drain, Fact, GpuMemory, Lane, Ready, Restart, Service
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,10 @@ class OwedService:
 
 @dataclass(frozen=True, slots=True)
 class Owed:
-    """A lane that is owed. `services` are in start order. `host`, `port`: where this machine reaches it."""
+    """A lane that is owed. `services` are in start order. `host`, `port`: where this machine reaches it.
+
+    `drain`: how it wants to be let finish before it is stopped.
+    """
 
     lane: str
     variant: str | None
@@ -51,6 +54,7 @@ class Owed:
     port: int
     services: tuple[OwedService, ...]
     shm: tuple[str, ...] = ()
+    drain: Drain | None = None
 
     @property
     def label(self) -> str:
@@ -139,4 +143,5 @@ def owe(lane: Lane, services: tuple[OwedService, ...], *, host: str, adopted: bo
         port=lane.port,
         services=services,
         shm=lane.shm,
+        drain=lane.drain,
     )
