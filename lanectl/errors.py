@@ -22,6 +22,7 @@ class ExitCode(IntEnum):
     UNFINISHED = 6  # a swap was left unfinished: recover first
     UNREACHABLE = 7  # engine or server cannot be reached, or the answer is unknown
     TRIPPED = 8  # the watchdog tripped
+    FAULT = 70  # a fault in lanectl itself (EX_SOFTWARE of sysexits.h)
     BUSY = 75  # somebody else holds the lock (EX_TEMPFAIL of sysexits.h)
     INTERRUPTED = 130  # 128 + SIGINT; production restored and serving
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lanectl.errors import Busy
-from lanectl.store.files import explained, open_regular
+from lanectl.store.files import ensure_dir, explained, open_regular
 from lanectl.store.process import ProcessId, alive, this_process
 
 LOOK_EVERY_S = 0.01
@@ -84,6 +84,7 @@ class Lock:
         Raise `Busy` naming the holder, `StoreError` when the file cannot be opened.
         """
         deadline = time.monotonic() + (deadline_s if blocking else min(deadline_s, PROBE_GRACE_S))
+        ensure_dir(self.path.parent)
         with explained(self.path, "lock"):
             fd = open_regular(self.path, os.O_RDWR | os.O_CREAT)
             try:

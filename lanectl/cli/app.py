@@ -1,0 +1,125 @@
+"""The command line: the root command, and the one boundary where an error becomes words and an exit code."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+import lanectl
+from lanectl.cli import guard, options, render, swap
+from lanectl.cli.quick import QuickCommand, QuickGroup
+from lanectl.core.log_lines import one_line
+from lanectl.errors import ExitCode, LaneError
+from lanectl.settings import Settings
+
+PROGRAM = "lanectl"
+
+app = typer.Typer(
+    name=PROGRAM,
+    cls=QuickGroup,
+    rich_markup_mode=None,  # rich costs 0.05 s, and help is read in pipes and on slow consoles too
+    pretty_exceptions_enable=False,
+    help="Switch serving lanes safely: stop production, prove and measure a candidate, put production back.",
+    epilog="Exit codes and what to do about each: docs/runbook.md.",
+)
+
+
+def _add(to: typer.Typer, function: Callable[..., Any], name: str, *, hidden: bool = False) -> None:
+    to.command(name, cls=QuickCommand, epilog=options.EPILOG, hidden=hidden)(function)
+
+
+def _group(name: str, text: str, commands: dict[str, Callable[..., Any]]) -> None:
+    group = typer.Typer(cls=QuickGroup, rich_markup_mode=None, no_args_is_help=True, help=text)
+    for command, function in commands.items():
+        _add(group, function, command)
+    app.add_typer(group, name=name)
+
+
+_add(app, swap.swap, "swap")
+_add(app, guard.guard, "guard", hidden=True)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        render.out(f"{PROGRAM} {lanectl.__version__}")
+        raise typer.Exit()
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    site: Annotated[
+        str | None, typer.Option("--site", metavar="DIR", help="The site; else $LANECTL_SITE, else this directory.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Results as JSON on stdout.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what is done, on stderr.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
+    ] = False,
+) -> int | None:
+    context.obj = replace(options.settings(context), site=site, json=json_, verbose=verbose)
+    if context.invoked_subcommand is None:
+        render.err(context.get_help())
+        return ExitCode.USAGE
+    return None
+
+
+def run(words: Sequence[str]) -> int:
+    """Run a command line (without the program's name); print its result or its error; return the exit code."""
+    render.prepare()
+    as_json = options.json_wanted(words)
+    given = Settings(json=as_json, command=(PROGRAM, *words))
+    command: Any = typer.main.get_command(app)
+    try:
+        code = command.main(args=options.hoist(words), prog_name=PROGRAM, standalone_mode=False, obj=given)
+        return code if isinstance(code, int) else ExitCode.OK
+    except LaneError as error:
+        render.failure(error, as_json=as_json)
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        render.err("interrupted")
+        return ExitCode.INTERRUPTED
+    except Exception as error:
+        known = _usage(error) or _fault(error)
+        render.failure(known, as_json=as_json)
+        return known.exit_code
+
+
+def _usage(error: Exception) -> LaneError | None:
+    """Return what typer says about a wrong command line, None for any other exception.
+
+    Recognised by its method: the class has moved between typer's versions.
+    """
+    message = getattr(error, "format_message", None)
+    if message is None:
+        return None
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else PROGRAM
+    return LaneError(message(), f"`{path} --help` shows how it is used", ExitCode.USAGE)
+
+
+def _fault(error: Exception) -> LaneError:
+    """Keep the traceback in a private file and say where: a person at the Station needs the one line, not the stack."""
+    what = one_line(f"{type(error).__name__}: {error}")
+    return LaneError(
+        f"this is a fault in lanectl: {what}",
+        f"{_keep_traceback(error)}; `lanectl status` says what serves now",
+        ExitCode.FAULT,
+    )
+
+
+def _keep_traceback(error: Exception) -> str:
+    text = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")
+    try:
+        fd, path = tempfile.mkstemp(prefix="lanectl-fault-", suffix=".txt")  # its files are 0600
+        with os.fdopen(fd, "wb") as file:
+            file.write(text)
+    except OSError as failure:
+        return f"its traceback could not be kept ({failure.strerror})"
+    return f"its traceback is in {path}"

@@ -1,0 +1,129 @@
+"""The only place where real adapters are built. Nothing is connected here: an engine is reached by its first call."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lanectl.actions.station import Measured, Station
+from lanectl.clock import SystemClock
+from lanectl.core.site import Site
+from lanectl.jobs import DetachedJobs
+from lanectl.logs import OperatorLog
+from lanectl.ports import ContainerEngine, Gpus
+from lanectl.probes.http import HttpProber
+from lanectl.settings import Settings, site_root
+from lanectl.site.load import load_site
+from lanectl.store.audit import Audit
+from lanectl.store.layout import StateDir
+from lanectl.store.process import boot_id
+
+STATE = "state"
+
+
+def build_station(settings: Settings) -> Station:
+    """Given the settings, return the station they mean. Raise `SpecError` or `LaneError` when it is no good site."""
+    site = load_site(site_root(settings.site, settings.environ))
+    state = StateDir(Path(site.root) / STATE)
+    clock = SystemClock()
+    return Station(
+        site=site,
+        state=state,
+        engine=build_engine(site, state),
+        prober=HttpProber(),
+        gpus=_gpus(site),
+        clock=clock,
+        jobs=DetachedJobs(),
+        audit=Audit(state.audit, clock, who()),
+        log=OperatorLog(verbose=settings.verbose),
+        measure=_measure,
+        in_flight=_in_flight,
+        command=settings.command,
+        boot_id=boot_id(),
+        environ=settings.environ,
+    )
+
+
+def build_engine(site: Site, state: StateDir) -> ContainerEngine:
+    """Return the engine that station.yaml names."""
+    if site.engine.kind == "local":
+        from lanectl.engine.local import LocalEngine
+
+        return LocalEngine(state.local, site.engine.cdi_spec_dirs)
+    from lanectl.engine.docker import DockerEngine
+
+    return DockerEngine(site.engine.endpoint, site.engine.daemon_id)
+
+
+def who() -> dict[str, str]:
+    """Return who is at work, for the audit: the login name, who became it, the machine."""
+    try:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        user = str(os.geteuid())
+    sudo = os.environ.get("SUDO_USER", "")
+    return {"user": user, "host": socket.gethostname()} | ({"sudo_user": sudo} if sudo else {})
+
+
+def check_profile(name: str) -> None:
+    """Raise `LaneError` (exit 2) naming the known profiles when there is none of this name."""
+    from lanectl.measure.profiles import profile_named
+
+    profile_named(name)
+
+
+def measured_table(results: Mapping[str, Any]) -> tuple[list[tuple[str, str, str]], list[str]]:
+    """Given a measurement as it was recorded, return its table (label, value, unit) and the notes beside it."""
+    from lanectl.core.codec import from_json
+    from lanectl.measure.results import MeasuredProfile, notes, table
+
+    measured = from_json(MeasuredProfile, results)
+    return table(measured), notes(measured)
+
+
+def _gpus(site: Site) -> Gpus:
+    from lanectl.probes.gpu import NoGpus, NvmlGpus
+
+    return NvmlGpus() if site.gpus else NoGpus("station.yaml names no GPU")
+
+
+def _measure(
+    *,
+    base_url: str,
+    model: str,
+    profile: str,
+    raw_path: Path,
+    check: Callable[[], None],
+    progress: Callable[[str], None],
+    api_key: str | None,
+    kv_log_tokens: int | None,
+) -> Measured:
+    from lanectl.measure.profiles import profile_named
+    from lanectl.measure.run import run_profile
+
+    return run_profile(
+        base_url=base_url,
+        model=model,
+        profile=profile_named(profile),
+        raw_path=raw_path,
+        check=check,
+        progress=progress,
+        api_key=api_key,
+        kv_log_tokens=kv_log_tokens,
+    )
+
+
+def _in_flight(base_url: str, api_key: str | None) -> int | None:
+    """Return how many requests the server runs and holds waiting, None when it does not say."""
+    from lanectl.measure import metrics
+    from lanectl.measure.client import Endpoint
+
+    reading = metrics.scrape(Endpoint.parse(base_url, api_key))
+    if reading is None:
+        return None
+    running, waiting = reading.total(metrics.RUNNING), reading.total(metrics.WAITING)
+    return None if running is None and waiting is None else int((running or 0) + (waiting or 0))
