@@ -45,7 +45,7 @@ class DeadlineSocket:
         return io.BufferedReader(DeadlineReader(self._sock, self._deadline))
 
     def close(self) -> None:
-        self._sock.close()
+        """Leave the socket open: http.client closes its side before the body is read. Whoever connected closes it."""
 
 
 def left(deadline: float) -> float:

@@ -78,6 +78,8 @@ def ask(server: Server, path: str, deadline: float, body: Mapping[str, Any] | No
         connection.request("GET" if body is None else "POST", target, payload, _headers(server))
         response = connection.getresponse()
         content = response.read(MAX_BODY_BYTES + 1)
+        if response.length and len(content) <= MAX_BODY_BYTES:  # a bounded read does not raise this by itself
+            raise http.client.IncompleteRead(content, response.length)
     except TimeoutError:
         waited = time.monotonic() - started
         raise NoAnswer(Kind.TIMEOUT, f"{path}: no whole answer within {waited:.1f} s", connected=True) from None
