@@ -8,7 +8,8 @@ from lanectl.core.lane import Lane, Service
 from lanectl.errors import Problem
 
 # What a container engine gives a container and nobody gives a process.
-_NOT_HONOURED = ("ports", "ulimits", "cap_add", "security_opt", "shm_size", "tmpfs", "user", "init")
+_NOT_HONOURED = ("ports", "ulimits", "cap_add", "security_opt", "shm_size", "tmpfs")
+_LOG_DRIVERS = ("json-file", "local")
 
 
 def local_problems(lane: Lane) -> list[Problem]:
@@ -38,6 +39,8 @@ def _service(lane: Lane, service: Service) -> Iterator[Problem]:
     if lane.map and service.name in lane.map.services and lane.map.file != lane.map.mount:
         hint = f"mount: {lane.map.file}"
         yield Problem(where, f"the local engine mounts nothing: {service.name} sees the file itself", "map.mount", hint)
+    if service.logging.driver not in _LOG_DRIVERS:
+        yield wrong("logging", f"has no log driver {service.logging.driver}", f"one of {', '.join(_LOG_DRIVERS)}")
     for key in _NOT_HONOURED:
-        if getattr(service, key) not in (None, (), False):
+        if getattr(service, key) not in (None, ()):
             yield wrong(key, "cannot honour this", "leave it out, or use engine: {kind: docker}")

@@ -100,6 +100,8 @@ class ShapeReader:
         return Value(found, node.where, path)
 
     def mapping(self, shape: shapes.MapOf, node: Node, path: str) -> Value | None:
+        if isinstance(node, ScalarNode) and node.null:  # every line below it is a comment
+            return Value({}, node.where, path)
         if not isinstance(node, MapNode):
             self.wrong(node, path, f"must be a mapping, is {describe(node)}")
             return None
