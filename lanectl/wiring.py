@@ -78,10 +78,10 @@ def check_profile(name: str) -> None:
 
 def measured_table(results: Mapping[str, Any]) -> tuple[list[tuple[str, str, str]], list[str]]:
     """Given a measurement as it was recorded, return its table (label, value, unit) and the notes beside it."""
-    from lanectl.core.codec import from_json
+    from lanectl.core.codec import from_json, to_json
     from lanectl.measure.results import MeasuredProfile, notes, table
 
-    measured = from_json(MeasuredProfile, results)
+    measured = from_json(MeasuredProfile, to_json(results))  # a fresh one still holds tuples
     return table(measured), notes(measured)
 
 
