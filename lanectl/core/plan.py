@@ -1,0 +1,153 @@
+"""What a swap will do, in order, before it does anything: `lanectl plan` prints these steps, the swap runs them.
+
+Steps of the way back are listed for the reader; `core.recovery.next_move` decides them from what is observed then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lanectl.core.container import CreateArgs
+from lanectl.core.lane import Lane
+from lanectl.core.owed import Owed, candidate_name, parked_name
+from lanectl.core.swap import Phase
+
+
+class Verb(StrEnum):
+    """What a step does. Each has one effect in actions/forward.py."""
+
+    CREATE = "create"
+    GUARD = "guard"
+    DRAIN = "drain"
+    PARK = "park"
+    STOP = "stop"
+    FREE = "free"
+    PAGE_CACHE = "page-cache"
+    START = "start"
+    READY = "ready"
+    STABLE = "stable"
+    MEASURE = "measure"
+    COMMIT = "commit"
+    DISCARD = "discard"
+    SETTLE = "settle"
+    PROVE = "prove"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step: `name` as the journal records it, the phase it belongs to, what it does in words, the engine's call."""
+
+    phase: Phase
+    verb: Verb
+    name: str
+    text: str
+    call: str = ""
+    service: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the operator asked for."""
+
+    keep: bool
+    measure: str | None
+    swap: str
+
+
+def forward_steps(lane: Lane, owed: Owed | None, creates: dict[str, CreateArgs], wish: Wish) -> tuple[Step, ...]:
+    """Given a lane, what is owed and the create arguments by service, return the forward leg's steps in order."""
+    steps = [_create(service.name, creates[service.name]) for service in lane.services]
+    steps.append(Step(Phase.ARMED, Verb.GUARD, "guard", "start the guard: it restores production if this process dies"))
+    steps += _quiesce(lane, owed, wish)
+    steps += _boot(lane, wish)
+    if lane.stable_for_s:
+        text = f"stay ready for {lane.stable_for_s:g} s"
+        steps.append(Step(Phase.VERIFIED, Verb.STABLE, "stable", text))
+    if wish.measure:
+        steps.append(Step(Phase.MEASURED, Verb.MEASURE, "measure", f"measure with profile {wish.measure}"))
+    if wish.keep:
+        steps.append(Step(Phase.COMMITTED, Verb.COMMIT, "commit", f"from here on {lane.label} is owed"))
+    return tuple(steps)
+
+
+def return_steps(lane: Lane, owed: Owed | None, wish: Wish) -> tuple[Step, ...]:
+    """Return the way back of a swap in which nothing went wrong, in order."""
+    phase = Phase.RESTORED
+    if wish.keep:
+        settle = [
+            Step(phase, Verb.SETTLE, f"settle:{service.name}", f"name it {service.container_name}")
+            for service in lane.services
+        ]
+        return (*settle, Step(phase, Verb.PROVE, "prove", f"{lane.label} answers a real request"))
+    steps = [
+        Step(Phase.RELEASED, Verb.DISCARD, f"discard:{service.name}", f"stop, keep the log of, and remove {name}")
+        for service in reversed(lane.services)
+        for name in [candidate_name(service.container_name, wish.swap)]
+    ]
+    if owed is None:
+        return tuple(steps)
+    steps.append(Step(Phase.RELEASED, Verb.FREE, "released", "port, memory and shared memory are free"))
+    for service in owed.services:
+        steps.append(
+            Step(
+                phase,
+                Verb.START,
+                f"start:{service.name}",
+                f"start {service.container_name}",
+                _start(service.container_id),
+            )
+        )
+    return (*steps, Step(phase, Verb.PROVE, "prove", f"{owed.label} answers a real request"))
+
+
+def _create(service: str, args: CreateArgs) -> Step:
+    call = f"POST /containers/create?name={args.name}"
+    return Step(Phase.PREFLIGHTED, Verb.CREATE, f"create:{service}", f"create {args.name}, not started", call, service)
+
+
+def _quiesce(lane: Lane, owed: Owed | None, wish: Wish) -> list[Step]:
+    steps: list[Step] = []
+    phase = Phase.QUIESCED
+    if owed is not None:
+        if owed.drain:
+            text = f"wait until idle for {owed.drain.idle_for_s:g} s, at most {owed.drain.deadline_s:g} s"
+            steps.append(Step(phase, Verb.DRAIN, "drain", text))
+        # Renaming and the restart policy cost no service: they come before the stop, outside the dark time.
+        for service in reversed(owed.services):
+            parked = parked_name(service.container_name, wish.swap)
+            call = f"POST /containers/{service.container_id[:12]}/update, /rename?name={parked}"
+            text = f"park {service.container_name}: restart policy no, named {parked}"
+            steps.append(Step(phase, Verb.PARK, f"park:{service.name}", text, call, service.name))
+        for service in reversed(owed.services):
+            call = f"POST /containers/{service.container_id[:12]}/stop?t={service.stop_grace_s:g}"
+            text = f"stop {service.container_name}, at most {service.stop_grace_s:g} s, then kill"
+            steps.append(Step(phase, Verb.STOP, f"stop:{service.name}", text, call, service.name))
+    text = "port, GPU memory and shared memory are free, host memory suffices"
+    steps.append(Step(phase, Verb.FREE, "free", text))
+    if lane.drop_page_cache:
+        steps.append(Step(phase, Verb.PAGE_CACHE, "page-cache", "drop the page cache"))
+    return steps
+
+
+def _boot(lane: Lane, wish: Wish) -> list[Step]:
+    """A service that others depend on is ready before they start; the others are awaited once all are started."""
+    needed = {name for service in lane.services for name in service.depends_on}
+    boot: list[Step] = []
+    ready: list[Step] = []
+    for service in lane.services:
+        name = candidate_name(service.container_name, wish.swap)
+        boot.append(
+            Step(Phase.BOOTED, Verb.START, f"start:{service.name}", f"start {name}", _start(name), service.name)
+        )
+        timeout = f", at most {service.ready.timeout_s:g} s" if service.ready else ""
+        await_it = f"{service.name} climbs the readiness ladder{timeout}"
+        if service.name in needed:
+            boot.append(Step(Phase.BOOTED, Verb.READY, f"ready:{service.name}", await_it, "", service.name))
+        else:
+            ready.append(Step(Phase.READY, Verb.READY, f"ready:{service.name}", await_it, "", service.name))
+    return boot + ready
+
+
+def _start(ref: str) -> str:
+    return f"POST /containers/{ref[:12] if len(ref) == 64 else ref}/start"
