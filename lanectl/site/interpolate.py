@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from lanectl.core.lane import Missing
 from lanectl.core.site import Site
@@ -79,8 +80,7 @@ class Names:
             return self.address[name]
         family, dot, key = name.partition(".")
         if family not in FAMILIES or family in _ADDRESS or not dot or not key:
-            known = [item if item in _ADDRESS else f"{item}.NAME" for item in FAMILIES]
-            raise WrongName(f"${{{name}}} is not a name a lane can use", nearest(name, known))
+            raise WrongName(f"${{{name}}} is not a name a lane can use", _family_hint(family, key))
         if family == "args":
             raise WrongName(
                 f"${{{name}}} is a list; it can only be spliced", f'write "*${{{name}}}" as one item of a list'
@@ -100,6 +100,12 @@ class Names:
         if name not in self.args:
             return lacking(f"args.{name}", where, self.args)
         return self.args[name]
+
+
+def _family_hint(family: str, key: str) -> str:
+    forms = {item: item if item in _ADDRESS else f"{item}.{key or 'NAME'}" for item in FAMILIES}
+    near = get_close_matches(family, FAMILIES, n=1)
+    return f"did you mean ${{{forms[near[0]]}}}?" if near else f"known: {', '.join(forms.values())}"
 
 
 def lacking(name: str, where: str, known: Mapping[str, object]) -> Missing:

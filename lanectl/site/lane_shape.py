@@ -40,6 +40,7 @@ _value = Str(form="a value", secrets=True, empty=True)
 _limit = Whole(least=-1)
 
 RESTART = r"no|always|unless-stopped|on-failure(:[0-9]{1,4})?"
+LOG_DRIVERS = ("json-file", "local", "journald")  # readiness and facts come from the log, so it must be readable
 CAPABILITY = r"[A-Z][A-Z_]+"
 
 _volume = Either(
@@ -188,7 +189,7 @@ _service = Record(
             "logging",
             Record(
                 (
-                    Key("driver", Str(form="a log driver", pattern=NAME), "where the log goes", default="json-file"),
+                    Key("driver", OneOf(LOG_DRIVERS), "one whose log can be read back", default="json-file"),
                     Key(
                         "options",
                         MapOf(_text, NAME, "an option"),

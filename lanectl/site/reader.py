@@ -18,7 +18,7 @@ from lanectl.site.tree import ListNode, MapNode, Node, ScalarNode
 MAX_BYTES = 1024 * 1024  # the largest shipped lane is 8 KiB; 1 MiB parses in well under a second
 MAX_DEPTH = 64  # the deepest key of a lane is 8 levels down
 MAX_NODES = 50_000  # counted after aliases are expanded, so that a few lines cannot mean a billion nodes
-TAB_WIDTHS = (2, 4, 8)  # what a tab in the indentation may have stood for, tried in this order
+INDENT = 2  # what a step of indentation is taken for where a tab stands in its place
 
 
 class _Stop(Exception):
@@ -88,14 +88,12 @@ def _read_past_tabs(text: str, name: str, tabs: list[int]) -> tuple[Node | None,
     found = [
         Problem(f"{name}:{line}", "a tab in the indentation", hint="YAML is indented with spaces") for line in tabs
     ]
-    for width in TAB_WIDTHS:
-        builder = _Builder(name)
-        try:
-            node = builder.build(_untab(text, width))
-        except _Stop:
-            continue
-        return node, [*found, *builder.problems]
-    return None, found
+    builder = _Builder(name)
+    try:
+        node = builder.build(_untab(text))
+    except _Stop:
+        return None, [*found, *builder.problems]
+    return node, [*found, *builder.problems]
 
 
 def _tab_lines(text: str) -> list[int]:
@@ -106,9 +104,25 @@ def _indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _untab(text: str, width: int) -> str:
-    lines = text.split("\n")
-    return "\n".join(_indent(line).replace("\t", " " * width) + line[len(_indent(line)) :] for line in lines)
+def _untab(text: str) -> str:
+    """Return the text with spaces for the tabs in its indentation, as the lines around them suggest.
+
+    A line goes one step in after a line that ends in a colon; where its indentation was seen before, back to there;
+    else it stays beside the line above it.
+    """
+    seen: dict[str, int] = {}
+    above, opens = 0, False
+    lines = []
+    for line in text.split("\n"):
+        body = line.lstrip(" \t")
+        if "\t" in _indent(line) and body:
+            above = seen.setdefault(_indent(line), above + INDENT if opens else above)
+            lines.append(" " * above + body)
+        else:
+            above = len(_indent(line)) if body else above
+            lines.append(line)
+        opens = body.rstrip().endswith(":") if body else opens
+    return "\n".join(lines)
 
 
 def _reason(error: Exception) -> str:
