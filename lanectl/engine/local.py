@@ -19,7 +19,7 @@ from lanectl.core.lane import Restart
 from lanectl.engine import local_run
 from lanectl.engine.cdi import read_specs
 from lanectl.engine.environment import parse_id, parse_reference, tree_sha256
-from lanectl.engine.local_body import LocalSpec, environment, missing_paths, read_body
+from lanectl.engine.local_body import NAME, LocalSpec, environment, missing_paths, read_body
 from lanectl.engine.local_log import LocalLog
 from lanectl.engine.local_run import Run, look
 from lanectl.engine.local_store import Entry, LocalStore
@@ -108,6 +108,8 @@ class LocalEngine:
         local_run.kill(self._store.get(ref))
 
     def rename(self, ref: str, name: str) -> None:
+        if not NAME.fullmatch(name):
+            raise EngineError(f"{name!r} is no container name", "letters, digits, `_`, `.` and `-`")
         self._store.rename(ref, name)
 
     def set_restart(self, ref: str, policy: Restart) -> None:

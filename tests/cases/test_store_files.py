@@ -16,34 +16,16 @@ from hypothesis import strategies as st
 
 from lanectl.store import files
 from lanectl.store.files import AppendLog, StoreError, ensure_dir, read_json, write_atomic, write_json
-
-SMALL = 64 * 1024  # whole pages everywhere: the largest page in use is 64 KiB
-
-
-def mount(kind: str, where: Path, options: str) -> bool:
-    where.mkdir(exist_ok=True)
-    command = ["mount", "-t", kind, "-o", options, kind, str(where)]
-    return os.geteuid() == 0 and subprocess.run(command, capture_output=True, check=False).returncode == 0
+from tests.support.small_disk import PAGE, fill, small_disk
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 256 KiB."""
-    disk = tmp_path / "disk"
-    if not mount("tmpfs", disk, f"size={4 * SMALL}"):
-        pytest.skip("mounting a small file system needs root")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
-
-
-def fill(disk: Path) -> Path:
-    filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(b"x" * 1024)
-        except OSError:
-            return filler
+    with small_disk(tmp_path / "disk", pages=4) as mounted:
+        if mounted is None:
+            pytest.skip("mounting a small file system needs root")
+        yield mounted
 
 
 def names(directory: Path) -> set[str]:
@@ -59,43 +41,43 @@ def test_write_atomic_replaces_the_content_and_sets_the_mode(tmp_path: Path) -> 
     assert names(tmp_path) == {"production.json"}
 
 
-def test_a_full_disk_leaves_the_old_content_and_nothing_else(small_disk: Path) -> None:
-    path = small_disk / "production.json"
+def test_a_full_disk_leaves_the_old_content_and_nothing_else(disk: Path) -> None:
+    path = disk / "production.json"
     write_atomic(path, b"old")
-    filler = fill(small_disk)
+    filler = fill(disk)
     with pytest.raises(StoreError, match=r"production\.json: No space left") as failed:
-        write_atomic(path, b"new" * SMALL)
+        write_atomic(path, b"new" * PAGE)
     assert "free some space" in (failed.value.hint or "")
     assert path.read_bytes() == b"old"
-    assert names(small_disk) == {"production.json", "filler"}
+    assert names(disk) == {"production.json", "filler"}
     filler.unlink()
     write_atomic(path, b"new")
     assert path.read_bytes() == b"new"
 
 
-def test_a_read_only_file_system_is_named(small_disk: Path) -> None:
-    write_atomic(small_disk / "a", b"old")
-    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+def test_a_read_only_file_system_is_named(disk: Path) -> None:
+    write_atomic(disk / "a", b"old")
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     with pytest.raises(StoreError, match="Read-only") as failed:
-        write_atomic(small_disk / "a", b"new")
+        write_atomic(disk / "a", b"new")
     assert "mounted read-only" in (failed.value.hint or "")
     with pytest.raises(StoreError, match="Read-only"):
-        AppendLog(small_disk / "a")
+        AppendLog(disk / "a")
     with pytest.raises(StoreError, match="Read-only"):
-        ensure_dir(small_disk / "b")
-    assert files.read_bytes(small_disk / "a") == b"old"
+        ensure_dir(disk / "b")
+    assert files.read_bytes(disk / "a") == b"old"
 
 
-def test_T47_a_full_disk_leaves_no_half_line_and_the_next_one_is_whole(small_disk: Path) -> None:
-    log = AppendLog(small_disk / "audit.jsonl")
+def test_T47_a_full_disk_leaves_no_half_line_and_the_next_one_is_whole(disk: Path) -> None:
+    log = AppendLog(disk / "audit.jsonl")
     log.append(b"first")
-    filler = fill(small_disk)
+    filler = fill(disk)
     with pytest.raises(StoreError, match="No space left"):
-        log.append(b"second" * SMALL)
-    assert (small_disk / "audit.jsonl").read_bytes() == b"first\n"
+        log.append(b"second" * PAGE)
+    assert (disk / "audit.jsonl").read_bytes() == b"first\n"
     filler.unlink()
     log.append(b"third")
-    assert (small_disk / "audit.jsonl").read_bytes() == b"first\nthird\n"
+    assert (disk / "audit.jsonl").read_bytes() == b"first\nthird\n"
 
 
 SHORT_WRITE = """
@@ -125,23 +107,23 @@ def test_T47_a_short_write_is_rolled_back(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_bytes() == b"a" * 99 + b"\nc\n"
 
 
-def test_reserved_space_carries_appends_over_a_full_disk(small_disk: Path) -> None:
-    reserve = small_disk / "reserve"
-    files.reserve(reserve, SMALL)
-    log = AppendLog(small_disk / "journal.jsonl", reserve_path=reserve)
-    fill(small_disk)
+def test_reserved_space_carries_appends_over_a_full_disk(disk: Path) -> None:
+    reserve = disk / "reserve"
+    files.reserve(reserve, PAGE)
+    log = AppendLog(disk / "journal.jsonl", reserve_path=reserve)
+    fill(disk)
     lines = [b"%05d" % number + b"x" * 1000 for number in range(40)]
     for line in lines:
         log.append(line)
-    assert (small_disk / "journal.jsonl").read_bytes().splitlines() == lines
+    assert (disk / "journal.jsonl").read_bytes().splitlines() == lines
     assert not reserve.exists()
     assert files.release(reserve) is False
 
 
-def test_space_that_is_not_there_cannot_be_reserved(small_disk: Path) -> None:
+def test_space_that_is_not_there_cannot_be_reserved(disk: Path) -> None:
     with pytest.raises(StoreError, match="No space left"):
-        files.reserve(small_disk / "reserve", 64 * SMALL)
-    assert names(small_disk) == set()
+        files.reserve(disk / "reserve", 64 * PAGE)
+    assert names(disk) == set()
 
 
 def test_a_torn_last_line_is_cut_off_and_kept_for_the_note(tmp_path: Path) -> None:
