@@ -15,6 +15,7 @@ from lanectl.ports import Clock, Prober
 # Name lookup has no deadline of ours. The resolver's default is two tries of 5 s (resolv.conf(5)).
 LOOKUP_WITHIN_S = 10.0
 RUNGS = 3  # health, models, completion: each makes its own connection, the completion at most two
+EXAMPLE = "such as http://127.0.0.1:30006"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +73,15 @@ def check_lane(
 
 def base_url_of(url: str) -> str:
     """Given what a person typed, return http(s)://host[:port][/prefix]. Raise `LaneError` (exit 2)."""
+    shown = "the URL" if "@" in url else repr(url)  # a password in it is not to be repeated
     try:
         parts = urlsplit(url)
         port = parts.port
         (parts.hostname or "").encode("idna")
     except ValueError as error:
-        raise LaneError(f"{url!r} is no URL: {error}", "such as http://127.0.0.1:30006") from None
+        raise LaneError(f"{shown} is no URL: {error}", EXAMPLE) from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise LaneError(f"{url!r} is no http or https URL with a host", "such as http://127.0.0.1:30006")
+        raise LaneError(f"{shown} is no http or https URL with a host", EXAMPLE)
     if parts.username is not None or parts.query or parts.fragment:
         raise LaneError("the URL may hold neither a user, a query nor a fragment", "an API key is given separately")
     path = parts.path.rstrip("/").removesuffix("/v1")
