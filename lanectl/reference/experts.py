@@ -1,6 +1,7 @@
 """Where the experts live, and how a layer runs the ones it picked.
 
-`Experts` is the one door to the experts' weights. Here all of them are resident in fast memory.
+An expert is a gated pair of matrices: down(relu(gate(x)) x value(x)). `Experts` is the one door to the experts'
+weights; here all of them are resident in fast memory.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class Experts:
         up = self._up_of[layer]
         for expert, start, end in runs:
             np.matmul(inputs[start:end], up[expert], out=gated[start:end])
-        active = _swiglu(gated, self._shape.expert_hidden)
+        width = self._shape.expert_hidden
+        active = np.maximum(gated[:, :, :width], 0.0) * gated[:, :, width:]
         outputs = np.empty((pairs, 1, self._shape.hidden), np.float32)
         down = self._down_of[layer]
         for expert, start, end in runs:
@@ -70,13 +72,3 @@ def _runs(sorted_ids: list[int]) -> list[tuple[int, int, int]]:
             runs.append((sorted_ids[start], start, end))
             start = end
     return runs
-
-
-def _swiglu(gated: Floats, hidden: int) -> Floats:
-    """Given (pairs, 1, 2 x hidden), gate first, return silu(gate) x value."""
-    gate = gated[:, :, :hidden]
-    scale = np.exp(-gate)
-    scale += 1.0
-    np.divide(gate, scale, out=scale)
-    scale *= gated[:, :, hidden:]
-    return scale

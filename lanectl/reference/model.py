@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lanectl.reference.experts import Experts
 from lanectl.reference.kv import KvCache
-from lanectl.reference.weights import Floats, LayerWeights, Shape, Weights
+from lanectl.reference.weights import Floats, Shape, Weights
 
 _EPSILON = 1e-6  # keeps the norm of a zero row finite
 _ROPE_BASE = 10_000.0
@@ -34,13 +34,15 @@ class Rows:
 
 
 class Model:
-    """A decoder of RMS-normed layers: rotary attention with one key/value head, then routed experts."""
+    """A decoder of RMS-normed layers, each with rotary attention (one key/value head) and routed experts side by
+    side: both read the layer's input, and both are added to it."""
 
     def __init__(self, shape: Shape, weights: Weights, experts: Experts, head_bias: Floats) -> None:
         self._shape = shape
         self._weights = weights
         self._experts = experts
         self._head_bias = head_bias
+        self._router_at = (shape.heads + 2) * shape.head_dim
         self._rotation = _rotation(len(weights.positions), shape.head_dim)
 
     def forward(self, rows: Rows, cache: KvCache, wanted: NDArray[np.intp]) -> Floats:
@@ -49,23 +51,24 @@ class Model:
         x = self._weights.embedding[rows.tokens] + self._weights.positions[rows.positions]
         rotation = self._rotation[rows.positions][:, None, :]
         for number, layer in enumerate(self._weights.layers):
-            x += self._attend(number, layer, x, rows, rotation, cache)
             normed = _normed(x)
-            picked, gate = self._route(layer, normed)
+            mixed = _times(normed, layer.into)
+            picked, gate = self._route(mixed[:, self._router_at :])
+            attended = self._attend(number, mixed, rows, rotation, cache)
             x += self._experts.run(number, normed, picked, gate)
+            x += _times(attended, layer.out)
         return _times(_normed(x[wanted]), self._weights.head) + self._head_bias
 
     def _attend(
-        self, number: int, layer: LayerWeights, x: Floats, rows: Rows, rotation: NDArray[np.complex64], cache: KvCache
+        self, number: int, mixed: Floats, rows: Rows, rotation: NDArray[np.complex64], cache: KvCache
     ) -> Floats:
-        shape = self._shape
-        split = (shape.heads + 1) * shape.head_dim
-        mixed = _times(_normed(x), layer.attention_in)
-        turned = _normed(mixed[:, :split].reshape(len(x), shape.heads + 1, shape.head_dim))
+        """Given what comes out of a layer's input matrix, keep the keys and values and return what the heads read."""
+        heads, width = self._shape.heads, self._shape.head_dim
+        split = (heads + 1) * width
+        turned = _normed(mixed[:, :split].reshape(len(mixed), heads + 1, width))
         turned = (turned.view(np.complex64) * rotation).view(np.float32)
-        cache.write(number, rows.slots, turned[:, shape.heads], mixed[:, split:])
-        mixed = self._mix(number, turned[:, : shape.heads], rows, cache)
-        return _times(mixed.reshape(len(x), -1), layer.attention_out)
+        cache.write(number, rows.slots, turned[:, heads], mixed[:, split : split + width])
+        return self._mix(number, turned[:, :heads], rows, cache).reshape(len(mixed), -1)
 
     def _mix(self, number: int, queries: Floats, rows: Rows, cache: KvCache) -> Floats:
         """Softmax attention, each row over its own positions 0 … its position. The cache keeps a one behind every
@@ -81,14 +84,12 @@ class Model:
             np.matmul(score, values[start:end], out=mixed[row])
         return np.divide(mixed[:, :, :width], mixed[:, :, width : width + 1])
 
-    def _route(self, layer: LayerWeights, normed: Floats) -> tuple[NDArray[np.intp], Floats]:
-        """Given normed rows, return the ids of the picked experts, ascending, and their weights: a softmax over
-        the picked ones alone."""
-        scores = _times(normed, layer.router)
+    def _route(self, scores: Floats) -> tuple[NDArray[np.intp], Floats]:
+        """Given the router's scores, return the ids of the picked experts, ascending, and their weights: a softmax
+        over the picked ones alone. Its input is normed, so that no score comes near the limit of exp()."""
         picked = np.argsort(scores, axis=1, kind="stable")[:, -self._shape.picked :]
         picked.sort(axis=1)
         chosen = scores[np.arange(len(scores))[:, None], picked]
-        chosen -= np.maximum.reduce(chosen, axis=1, keepdims=True)
         np.exp(chosen, out=chosen)
         chosen /= np.add.reduce(chosen, axis=1, keepdims=True)
         return picked, chosen

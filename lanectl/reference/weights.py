@@ -47,11 +47,11 @@ SHAPES = {
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """One layer without its experts: attention in (hidden, (heads + 2) x head_dim), attention out, router."""
+    """One layer without its experts: what goes into attention and router, side by side, (hidden,
+    (heads + 2) x head_dim + experts), and what comes out of attention, (heads x head_dim, hidden)."""
 
-    attention_in: Floats
-    attention_out: Floats
-    router: Floats
+    into: Floats
+    out: Floats
 
 
 @dataclass(frozen=True)
@@ -68,25 +68,23 @@ class Weights:
         """Bytes all of it takes."""
         arrays = [self.embedding, self.positions, self.head]
         for layer in self.layers:
-            arrays += [layer.attention_in, layer.attention_out, layer.router]
+            arrays += [layer.into, layer.out]
         return sum(array.nbytes for array in arrays)
 
 
 def make_weights(seed: int, shape: Shape, vocabulary: int, max_positions: int) -> Weights:
     """Given a seed, a shape and the number of tokens and positions, return the weights outside the experts."""
     width = shape.heads * shape.head_dim
-    layers = tuple(
-        LayerWeights(
-            attention_in=_matrix((seed, _ATTENTION_IN, n), (shape.hidden, width + 2 * shape.head_dim)),
-            attention_out=_matrix((seed, _ATTENTION_OUT, n), (width, shape.hidden), _ATTENTION_SCALE),
-            router=_matrix((seed, _ROUTER, n), (shape.hidden, shape.experts), _ROUTER_SCALE),
-        )
-        for n in range(shape.layers)
-    )
+    layers = []
+    for number in range(shape.layers):
+        attention = _matrix((seed, _ATTENTION_IN, number), (shape.hidden, width + 2 * shape.head_dim))
+        router = _matrix((seed, _ROUTER, number), (shape.hidden, shape.experts), _ROUTER_SCALE)
+        out = _matrix((seed, _ATTENTION_OUT, number), (width, shape.hidden), _ATTENTION_SCALE)
+        layers.append(LayerWeights(np.concatenate([attention, router], axis=1), out))
     return Weights(
         embedding=_normal((seed, _EMBEDDING), (vocabulary, shape.hidden)),
         positions=_positions(seed, max_positions, shape.hidden),
-        layers=layers,
+        layers=tuple(layers),
         head=_matrix((seed, _HEAD), (shape.hidden, vocabulary), _HEAD_SCALE),
     )
 
