@@ -21,7 +21,7 @@ from pathlib import Path
 
 from lanectl import exec_job
 from lanectl.errors import ExitCode, LaneError
-from lanectl.store.files import PRIVATE_FILE, explained, open_regular
+from lanectl.store.files import PRIVATE_FILE, explained, open_regular, write_all
 
 SYSTEMD_RUNS = Path("/run/systemd/system")  # sd_booted(3): this directory exists where systemd is the init system
 # systemd answers in some 10 ms; a busy machine may need seconds. Longer than this, the bus hangs.
@@ -75,21 +75,26 @@ def _start_session(argv: Sequence[str], keep_fds: Sequence[int], log: int, name:
 def _start_scope(
     systemd_run: str, argv: Sequence[str], keep_fds: Sequence[int], log: int, name: str, path: Path
 ) -> int:
-    """systemd-run makes a scope around its own process and then becomes the command: the pid stays the same."""
+    """systemd-run makes a scope around its own process and then becomes the command: the pid stays the same.
+
+    Source: systemd, src/run/run.c, start_transient_scope: it closes no descriptor and ends with an exec.
+    """
     manager = [] if os.geteuid() == 0 else ["--user"]
-    unit = f"{name}-{os.getpid()}-{time.monotonic_ns()}.scope"
-    scope = [systemd_run, *manager, "--scope", "--quiet", "--collect", f"--unit={unit}", "--"]
+    unit = f"--unit={name}-{os.getpid()}-{time.monotonic_ns()}.scope"
+    scope = [systemd_run, *manager, "--scope", "--quiet", "--collect", "--no-ask-password", unit, "--"]
+    command = os.memfd_create(name)
     told, tell = os.pipe()
     try:
-        helper = [sys.executable, "-I", "-S", exec_job.__file__, str(tell)]
-        process = _start_session([*scope, *helper, *argv], [*keep_fds, tell], log, name)
+        write_all(command, exec_job.SEPARATOR.join(map(os.fsencode, argv)))
+        helper = [sys.executable, "-I", "-S", exec_job.__file__, str(command), str(tell)]
+        process = _start_session([*scope, *helper], [*keep_fds, command, tell], log, name)
         os.close(tell)
         tell = -1
         answer = _read_to_end(told, START_WITHIN_S)
     finally:
-        os.close(told)
-        if tell >= 0:
-            os.close(tell)
+        for fd in (command, told, tell):
+            if fd >= 0:
+                os.close(fd)
     if answer == exec_job.STARTED:
         return process.pid
     if answer is None:

@@ -17,8 +17,10 @@ from lanectl.store.process import alive, identify, stat
 from tests.support.poll import until
 
 # What systemd-run --scope does to a command: it makes a scope around its own process and then becomes the command.
+# Newer versions expand variables in it, which no job of ours may notice.
 SYSTEMD_RUN = """#!/bin/sh
 echo "$@" >> "$0.calls"
+case "$*" in *'$'*) echo "would be expanded: $*" >&2; exit 9;; esac
 while [ "$1" != -- ]; do shift; done
 shift
 exec "$@"
@@ -73,6 +75,15 @@ def test_a_job_keeps_the_named_descriptors_and_no_others(jobs: DetachedJobs, tmp
     listing = 1  # the directory that is being listed
     assert {"0", "1", "2", str(kept_write)} <= set(seen)
     assert len(seen) == 4 + listing, f"nothing else is open: {seen}"
+
+
+def test_a_jobs_words_arrive_as_they_are(jobs: DetachedJobs, tmp_path: Path) -> None:
+    words = ["$HOME ${PATH} $$", "", "two  spaces", "größe\n", "-x", "x" * 100_000]
+    log = tmp_path / "log"
+    code = "import sys; print(ascii(sys.argv[1:]), flush=True)"
+    jobs.start([sys.executable, "-c", code, *words], name="guard", keep_fds=[], log_path=str(log))
+    until(lambda: log.read_text().endswith("\n"), 20, "the job has written its line")
+    assert log.read_text() == ascii(words) + "\n"
 
 
 def test_a_command_that_cannot_run_is_an_error_not_a_job(jobs: DetachedJobs, tmp_path: Path) -> None:
