@@ -48,6 +48,11 @@ def build_station(settings: Settings) -> Station:
     )
 
 
+def state_dir(settings: Settings) -> StateDir:
+    """Return where the site keeps its state; its specs need not be in order for that. Raise `LaneError` for no site."""
+    return StateDir(site_root(settings.site, settings.environ) / STATE)
+
+
 def build_engine(site: Site, state: StateDir) -> ContainerEngine:
     """Return the engine that station.yaml names."""
     if site.engine.kind == "local":

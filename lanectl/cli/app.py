@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import lanectl
-from lanectl.cli import guard, options, render, swap
+from lanectl.cli import guard, lanes, logs, options, plan, recover, render, status, swap
 from lanectl.cli.quick import QuickCommand, QuickGroup
 from lanectl.core.log_lines import one_line
 from lanectl.errors import ExitCode, LaneError
@@ -42,6 +42,16 @@ def _group(name: str, text: str, commands: dict[str, Callable[..., Any]]) -> Non
 
 
 _add(app, swap.swap, "swap")
+_add(app, plan.plan, "plan")
+_add(app, status.status, "status")
+_add(app, status.health, "health")
+_add(app, recover.recover, "recover")
+_add(app, recover.adopt, "adopt")
+_group("lanes", "The site's lanes.", {"list": lanes.list_, "show": lanes.show, "validate": lanes.validate})
+_add(app, lanes.render_lane, "render")
+_add(app, lanes.schema, "schema")
+_add(app, logs.logs, "logs")
+_group("audit", "Who did what, and when.", {"log": logs.audit_log, "verify": logs.audit_verify})
 _add(app, guard.guard, "guard", hidden=True)
 
 

@@ -40,6 +40,11 @@ def emit(value: Mapping[str, Any]) -> None:
     out(json.dumps({"v": FORMAT, **value}, indent=2, ensure_ascii=False, default=str))
 
 
+def emit_line(value: Mapping[str, Any]) -> None:
+    """Print one of many results as a JSON object on one line (JSON lines): a log has no end to wait for."""
+    out(json.dumps({"v": FORMAT, **value}, ensure_ascii=False, default=str))
+
+
 def interactive() -> bool:
     """True when a person can be asked."""
     try:

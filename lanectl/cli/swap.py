@@ -10,8 +10,9 @@ from lanectl.cli import options, render
 from lanectl.errors import ExitCode, LaneError
 
 if TYPE_CHECKING:
+    from lanectl.actions.report import SwapReport
     from lanectl.actions.station import Station
-    from lanectl.actions.swap import SwapReport, SwapRequest
+    from lanectl.actions.swap import SwapRequest
 
 
 def swap(
@@ -23,7 +24,7 @@ def swap(
     profile: Annotated[str | None, typer.Option(metavar="NAME", help="What to measure; else the lane's own.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before production is stopped.")] = False,
 ) -> int:
-    """Stop production, boot and prove a lane, measure it, and put production back.
+    """Stop production, prove a lane, put production back.
 
     Whatever happens on the way, production is back and has answered a real request when this ends; exit code 5 (DARK)
     is the loud exception.

@@ -1,0 +1,38 @@
+"""`lanectl health LANE`: the ladder over HTTP, and what the site's records make of a lane that does not answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lanectl.actions.health import HealthReport, check_lane
+from lanectl.actions.station import Station
+from lanectl.actions.unfinished import open_swaps
+from lanectl.errors import ExitCode
+from lanectl.site.load import load_lane
+from lanectl.store.lock import Lock
+
+
+def lane_health(station: Station, label: str, api_key: str | None) -> HealthReport:
+    """Given a lane's label, ask its public address; return the report. The engine is not asked.
+
+    A lane that answers is well, whatever the records say. One that does not: in a swap within its deadline that is to
+    be expected (0), after a restore that gave up it is DARK (5), after a trip of the watchdog TRIPPED (8). Raise
+    `SpecError` or `LaneError` for no good lane.
+    """
+    lane = load_lane(station.site, label, public=True)
+    ready = lane.server.ready
+    key = api_key or station.api_key(ready.api_key if ready else None)
+    swaps = open_swaps(station)
+    working = Lock(station.state.lock).holder() is not None
+    until = max((swap.deadline for swap in swaps), default=None) if working else None
+    report = check_lane(lane, prober=station.prober, clock=station.clock, api_key=key, swap_until=until)
+    if report.exit_code is ExitCode.OK:
+        return report
+    stuck = next((swap.stuck for swap in swaps if swap.stuck is not None), None)
+    if stuck is not None and not working:
+        return replace(report, exit_code=ExitCode.DARK, detail=f"DARK: {stuck.reason}; seen now: {report.detail}")
+    tripped = station.production().tripped
+    if tripped is not None:
+        detail = f"tripped at {tripped.at}: {tripped.reason}; seen now: {report.detail}"
+        return replace(report, exit_code=ExitCode.TRIPPED, detail=detail)
+    return report

@@ -1,0 +1,62 @@
+"""`lanectl recover` and `lanectl adopt`: bring the records and the world together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lanectl.cli import options, render
+
+
+def recover(context: typer.Context) -> int:
+    """Restore what an unfinished swap owes, and close it. With nothing unfinished it does nothing."""
+    from lanectl import wiring
+    from lanectl.actions.recover import recover as finish
+    from lanectl.cli import live
+
+    settings = options.settings(context)
+    station = wiring.build_station(settings)
+    with live.progress() as progress:
+        done = finish(station, progress)
+    if settings.json:
+        render.emit({"swaps": [{"swap": swap, "outcome": outcome} for swap, outcome in done.swaps], "exit_code": 0})
+    elif done.nothing:
+        render.out("nothing to recover: no swap is unfinished")
+    else:
+        render.lines([f"{swap}: {outcome}" for swap, outcome in done.swaps])
+    return 0
+
+
+def adopt(
+    context: typer.Context,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Running containers; else the lane's own names.")
+    ] = None,
+    lane: Annotated[
+        str | None, typer.Option(metavar="LANE", help="Which lane they are.", autocompletion=options.complete_lane)
+    ] = None,
+) -> int:
+    """Record the production that already runs, started by hand. Nothing about it is changed.
+
+    What differs from the lane's spec is shown; a swap will bring back these very containers, as they are.
+    """
+    from lanectl import wiring
+    from lanectl.actions.adopt import adopt as record
+    from lanectl.core.codec import to_json
+    from lanectl.errors import ExitCode
+
+    settings = options.settings(context)
+    done = record(wiring.build_station(settings), names or (), lane)
+    code = ExitCode.OK if done.serving else ExitCode.FAILED
+    if settings.json:
+        containers = [{"name": one.name, "id": one.id} for one in done.containers]
+        found = {"lane": done.owed.label, "containers": containers, "serving": done.serving, "detail": done.detail}
+        render.emit({**found, "differences": to_json(done.differences), "exit_code": int(code)})
+        return code
+    for container in done.containers:
+        render.out(f"{container.name} ({container.id[:12]}) is recorded as production {done.owed.label}")
+    for one in done.differences:
+        render.out(f"  {one.service}: {one.key}: the spec says {one.spec}, it runs with {one.running}")
+    render.out(f"serving: {done.detail}" if done.serving else f"NOT proven serving: {done.detail}")
+    return code
