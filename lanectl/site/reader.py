@@ -256,7 +256,9 @@ class _Builder:
         position = getattr(error, "position", None)
         line = mark.line + 1 if mark else text.count("\n", 0, position) + 1 if isinstance(position, int) else 1
         what = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
-        return Problem(f"{self.name}:{line}", f"not YAML: {what}")
+        written = text.split("\n")[line - 1] if line <= text.count("\n") + 1 else ""
+        hint = "inside [ ] and { }, quote what holds ${…}" if "${" in written else ""
+        return Problem(f"{self.name}:{line}", f"not YAML: {what}", hint=hint)
 
 
 def _kind(node: Node) -> str:

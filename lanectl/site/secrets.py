@@ -9,7 +9,6 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from lanectl.core.site import SecretRef
@@ -95,7 +94,7 @@ def _secret_file(name: str, path: str) -> str:
 def _env_file(path: str) -> dict[str, str]:
     """Read NAME=VALUE lines. Blank lines and lines starting with # are left out; matching quotes around a value go."""
     entries: dict[str, str] = {}
-    for number, raw in enumerate(_private_text(path, "env_file").splitlines(), 1):
+    for number, raw in enumerate(_private_text(path, "env_file").split("\n"), 1):
         line = raw.strip()
         if not line or line.startswith("#"):
             continue
@@ -111,24 +110,31 @@ def _private_text(path: str, what: str) -> str:
     """Return the text of a file that only its owner can read."""
     try:
         # Non-blocking, so that a pipe in the file's place cannot hold the swap up.
-        descriptor = os.open(Path(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            _check_private(os.fstat(descriptor), path, what)
+            data = os.read(descriptor, MAX_BYTES + 1)
+        finally:
+            os.close(descriptor)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise LaneError(f"{what}: {path}: {reason}", "check the path in the spec", ExitCode.REFUSED) from None
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise LaneError(f"{what}: {path} is not a regular file", "give a file", ExitCode.REFUSED)
-        if stat.S_IMODE(status.st_mode) & 0o077:
-            mode = f"{stat.S_IMODE(status.st_mode):04o}"
-            raise LaneError(
-                f"{what}: {path} has mode {mode}, others can read it", f"chmod 600 {path}", ExitCode.REFUSED
-            )
-        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise LaneError(f"{what}: {path} is larger than {MAX_BYTES} bytes", "is it the right file?", ExitCode.REFUSED)
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        raise LaneError(f"{what}: {path} is not UTF-8 text", "write text into it", ExitCode.REFUSED) from None
-    if len(data) > MAX_BYTES or "\0" in text:
-        raise LaneError(f"{what}: {path} is too large or not text", "write text into it", ExitCode.REFUSED)
+        text = "\0"
+    if "\0" in text:
+        raise LaneError(f"{what}: {path} is not UTF-8 text", "is it the right file?", ExitCode.REFUSED)
     return text
+
+
+def _check_private(status: os.stat_result, path: str, what: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise LaneError(f"{what}: {path} is not a regular file", "give a file", ExitCode.REFUSED)
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & 0o077:
+        raise LaneError(
+            f"{what}: {path} has mode {mode:04o}, others can read it", f"chmod 600 {path}", ExitCode.REFUSED
+        )

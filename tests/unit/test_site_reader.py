@@ -138,6 +138,10 @@ def test_what_cannot_be_read_is_one_problem_with_its_line(text: str | bytes, lin
     assert words in problem.message
 
 
+def test_a_reference_that_yaml_reads_as_a_mapping_is_explained() -> None:
+    assert only("a: {b: ${images.x}}\n").hint == "inside [ ] and { }, quote what holds ${…}"
+
+
 def test_an_alias_bomb_is_bounded() -> None:
     layers = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     layers += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
