@@ -25,7 +25,7 @@ LOOK_EVERY_S = 0.02
 # An inspect costs the Docker daemon about 2 ms. The end of the log brings the news of an exit at once; this is for
 # what the log does not tell: paused, restarted, an exit whose log another process still holds open.
 INSPECT_EVERY_S = 0.25
-# After the log has ended, every look asks the engine for this long; if the container still runs then, the log stream
+# After the log has ended, every look asks the engine, for this long; if the container still runs then, the log stream
 # broke (a daemon that was restarted under a running container), and it is read again from the start.
 LOG_END_SETTLES_S = 1.0
 # How long the last lines may take to arrive after an exit (the log then ends) or a fatal line (it may not).
@@ -78,8 +78,11 @@ def wait_ready(
 
 
 class _Wait:
-    """One wait: the log is watched and the HTTP rungs are climbed in threads, so that neither a server that hangs nor
-    one that dies keeps us from noticing the other, or a person's Ctrl-C."""
+    """One wait.
+
+    The log is read and the HTTP rungs are climbed in threads of their own, so that a server that hangs keeps nobody
+    from noticing that it died, or a person's Ctrl-C.
+    """
 
     def __init__(
         self,
@@ -110,6 +113,7 @@ class _Wait:
 
     def climb(self) -> ReadyReport:
         looks = 0
+        self._inspect()
         while True:
             looks += 1
             self._ask_when_due()
@@ -137,14 +141,14 @@ class _Wait:
         """Look at the container and the log; return the verdict. Raise `CandidateFailed` when the wait is over."""
         self._check()
         self._mind_the_log()
-        if self._clock.monotonic() - self._inspected_at >= INSPECT_EVERY_S or self._log_ended_at is not None:
+        log_is_over = self.watch.ended and not self.watch.error
+        if log_is_over or self._clock.monotonic() - self._inspected_at >= INSPECT_EVERY_S:
             self._inspect()
         verdict = self._judge()
         if verdict.final:
             self._fail(verdict)
         if not verdict.ready and self._clock.monotonic() >= self._until:
-            waited = self._clock.monotonic() - self._began
-            raise self._failure(verdict.reason, f"not ready after {waited:.0f} s: {verdict.detail}")
+            raise self._failure(verdict.reason, self._too_late(verdict))
         self._tell(verdict)
         return verdict
 
@@ -159,6 +163,7 @@ class _Wait:
         self._inspected_at = self._clock.monotonic()
 
     def _mind_the_log(self) -> None:
+        """Read the log again where it broke off."""
         if not self.watch.ended:
             return
         now = self._clock.monotonic()
@@ -192,6 +197,11 @@ class _Wait:
         elif verdict.reason in (Reason.FATAL_LOG, Reason.RESTARTING):
             self.watch.wait_end(TAIL_AFTER_FATAL_S)
         raise self._failure(verdict.reason, self._judge().detail)
+
+    def _too_late(self, verdict: Verdict) -> str:
+        waited = self._clock.monotonic() - self._began
+        blind = f"; its log cannot be read: {self.watch.error}" if self.watch.error else ""
+        return f"not ready after {waited:.0f} s: {verdict.detail}{blind}"
 
     def _failure(self, reason: Reason, what: str) -> CandidateFailed:
         name = self._service.name

@@ -16,7 +16,7 @@ from lanectl.actions.ready import ReadyReport, Served, wait_ready
 from lanectl.core.container import Status
 from lanectl.core.health import HttpSample, HttpTarget, Kind, Owner, Reason, Rung
 from lanectl.core.lane import Completion, Fact, Ready, Service
-from lanectl.errors import CandidateFailed, Interrupted, Unreachable
+from lanectl.errors import CandidateFailed, EngineError, Interrupted, Unreachable
 from lanectl.probes.http import HttpProber
 from tests.support.ladder_server import COMPLETIONS, HEALTH, MAX_MODEL_LEN, MODEL, LadderServer, Reply, models
 from tests.support.one_container import ID, Lines, OneContainer
@@ -327,6 +327,18 @@ def test_a_log_that_breaks_off_under_a_running_container_is_read_again(engine: O
     engine.lines.write("serving")
     assert ready_of(waiting).verdict.ready
     assert engine.streams == 2
+
+
+def test_a_log_that_cannot_be_read_hides_only_what_it_would_have_told(
+    engine: OneContainer, server: LadderServer
+) -> None:
+    engine.log_error = EngineError("the logging driver does not support reading")
+    assert Boot(engine, server.port).wait().verdict.ready
+    sidecar = replace(SIDECAR, ready=replace(READY, log="^serving", timeout_s=0.3))
+    failure = Boot(engine, server.port, sidecar).fails()
+    assert failure.reason == Reason.STARTING
+    assert "^serving" in failure.message
+    assert "does not support reading" in failure.message
 
 
 def test_a_paused_container_is_waited_for(engine: OneContainer, server: LadderServer) -> None:

@@ -57,6 +57,7 @@ class OneContainer:
     processes: frozenset[int] | None = frozenset({os.getpid()})
     lines: Lines = field(default_factory=Lines)
     error: LaneError | None = None
+    log_error: LaneError | None = None
     inspected: int = 0
     streams: int = 0
 
@@ -71,6 +72,8 @@ class OneContainer:
 
     def logs(self, ref: str, *, since_start: bool = True, follow: bool = True) -> Lines:
         self.streams += 1
+        if self.log_error is not None:
+            raise self.log_error
         return self.lines
 
     def now(self, **changes: Any) -> None:
