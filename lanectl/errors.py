@@ -119,6 +119,10 @@ class Interrupted(LaneError):
     exit_code = ExitCode.INTERRUPTED
 
 
+class StillHeld(LaneError):
+    """A port or a GPU's memory is still held by somebody: time, or whoever holds it, can cure that."""
+
+
 class EngineError(LaneError):
     """The container engine refused or failed a call. Exit 7 unless a caller knows better."""
 

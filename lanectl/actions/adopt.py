@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from lanectl.actions.bring_up import served
 from lanectl.actions.difference import Difference, differences
 from lanectl.actions.look import look
+from lanectl.actions.operation import conclude, intend, locked
 from lanectl.actions.station import Station
 from lanectl.actions.unfinished import refuse_unfinished
 from lanectl.core.container import Container
@@ -20,8 +21,6 @@ from lanectl.core.owed import Desired, Owed, owe, promise
 from lanectl.engine.create import create_args
 from lanectl.errors import ExitCode, LaneError
 from lanectl.site.load import load_lane
-from lanectl.store.audit import INTENT, OUTCOME
-from lanectl.store.lock import Lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +59,18 @@ def lane_of(station: Station, names: Sequence[str], label: str | None) -> Lane:
 
 def adopt(station: Station, names: Sequence[str], label: str | None) -> Adopted:
     """Record running containers as production. Raise `Busy`, `Unfinished`, `LaneError` (exit 3: it does not run)."""
-    lock = Lock(station.state.lock)
-    lock.acquire(command=" ".join(station.command))
-    try:
+    with locked(station):
         refuse_unfinished(station)
         lane = lane_of(station, names, label)
-        station.audit.write(INTENT, "adopt", {"lane": lane.label, "containers": list(names)})
+        intend(station, "adopt", {"lane": lane.label, "containers": list(names)})
         adopted = _adopt(station, lane, names)
         before = station.production()
         previous = before.current if before.current and before.current.label != lane.label else before.previous
         station.record_production(
             replace(before, current=adopted.owed, previous=previous, desired=Desired.SERVING, tripped=None)
         )
-        station.audit.write(OUTCOME, "adopt", {"lane": lane.label, "ids": sorted(adopted.owed.container_ids)})
+        conclude(station, "adopt", {"lane": lane.label, "ids": sorted(adopted.owed.container_ids)})
         return adopted
-    finally:
-        lock.release()
 
 
 def _adopt(station: Station, lane: Lane, names: Sequence[str]) -> Adopted:

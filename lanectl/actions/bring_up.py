@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lanectl.actions.interrupts import Interrupts
@@ -33,6 +34,7 @@ def bring_up(
     restart_first: bool,
     port_was_free: bool,
     progress: Progress,
+    check: Callable[[], None] = Interrupts.ignore,
 ) -> dict[str, Any]:
     """Start each service that is down, in order, and climb its ladder; return each one's id and time to ready.
 
@@ -46,7 +48,7 @@ def bring_up(
     result: dict[str, Any] = {}
     for seen in target:
         container_id = _ensure_started(station, seen, progress)
-        report = _prove(station, owed, seen.owed, container_id, port_was_free, progress)
+        report = _prove(station, owed, seen.owed, container_id, port_was_free, progress, check)
         result[seen.owed.name] = {"id": container_id, "seconds": round(report.seconds, 3), "owner": report.owner}
     return result
 
@@ -76,7 +78,13 @@ def _recreate(station: Station, owed: OwedService) -> str:
 
 
 def _prove(
-    station: Station, owed: Owed, service: OwedService, container_id: str, port_was_free: bool, progress: Progress
+    station: Station,
+    owed: Owed,
+    service: OwedService,
+    container_id: str,
+    port_was_free: bool,
+    progress: Progress,
+    check: Callable[[], None],
 ) -> ReadyReport:
     return wait_ready(
         engine=station.engine,
@@ -86,7 +94,7 @@ def _prove(
         service=service,
         served=served(station, owed, service),
         port_was_free=port_was_free,
-        check=Interrupts.ignore,
+        check=check,
         progress=progress.ticker,
         deadline=None,
     )

@@ -9,11 +9,13 @@ from lanectl.actions.station import Station
 from lanectl.actions.steps import WayBack
 from lanectl.core.container import Container
 from lanectl.core.journal import Kind, SwapState
-from lanectl.core.owed import Desired, Owed
+from lanectl.core.owed import Desired, Owed, Production
 from lanectl.core.recovery import Observed
 from lanectl.core.swap import Outcome, Phase, followers, outcome_text
 from lanectl.errors import LaneError, Unfinished
 from lanectl.store.journal import Journal
+
+BROUGHT_BACK = ("start", "restart", "recover")  # operations that only bring production up
 
 
 def close_swap(
@@ -46,6 +48,8 @@ def closing_outcome(state: SwapState, *, refused: bool, recovering: bool) -> str
         return outcome_text(Outcome.RECOVERED, state.failure.step if state.failure else state.pending or state.phase)
     if state.interrupted:
         return outcome_text(Outcome.INTERRUPTED)
+    if state.kind in BROUGHT_BACK:
+        return outcome_text(Outcome.STARTED)
     if state.failure is not None:
         return outcome_text(Outcome.FAILED, state.failure.step)
     return outcome_text(Outcome.MEASURED if "measure" in state.done else Outcome.PROVEN)
@@ -58,7 +62,7 @@ def _record_production(station: Station, state: SwapState, observed: Observed) -
     now = _with_ids(state.owed, ids)
     before = station.production()
     if state.committed:
-        after = replace(before, current=now, previous=state.former or before.previous, desired=Desired.SERVING)
+        after = replace(before, current=now, previous=_previous(state, before, now), desired=Desired.SERVING)
         after = replace(after, tripped=None)
     else:
         after = replace(before, current=now)
@@ -71,6 +75,13 @@ def _record_production(station: Station, state: SwapState, observed: Observed) -
             f"{now.label} is serving and proven, but that could not be recorded: {error.message}",
             error.hint or "cure the cause, then run `lanectl recover`",
         ) from error
+
+
+def _previous(state: SwapState, before: Production, now: Owed) -> Owed | None:
+    """What a rollback goes back to: the production this swap replaced (`current` still, unless this is a repeat)."""
+    if before.current is not None and before.current.container_ids != now.container_ids:
+        return before.current
+    return state.former or before.previous
 
 
 def _with_ids(owed: Owed, ids: dict[str, str]) -> Owed:

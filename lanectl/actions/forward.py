@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from lanectl.actions.bring_up import bring_up
 from lanectl.actions.drain import drain
 from lanectl.actions.gone import wait_free
 from lanectl.actions.guard import Guard
+from lanectl.actions.observe import find
 from lanectl.actions.progress import Progress
 from lanectl.actions.ready import ReadyReport, Served, wait_ready
 from lanectl.actions.station import Station
@@ -20,6 +22,7 @@ from lanectl.core.journal import Kind
 from lanectl.core.lane import Lane, Restart, Service
 from lanectl.core.owed import Owed, OwedService, owe, parked_name, promise
 from lanectl.core.plan import Step, Verb
+from lanectl.core.recovery import SeenService
 from lanectl.core.site import reachable
 from lanectl.core.swap import Phase
 from lanectl.errors import CandidateFailed, LaneError
@@ -32,27 +35,39 @@ DROP_CACHES = "/proc/sys/vm/drop_caches"
 
 @dataclass
 class Leg:
-    """One forward leg under way."""
+    """One forward leg under way.
+
+    `wanted`: a candidate's lane, or the parked lane that a rollback wakes. `leaving`: what runs and makes room.
+    `owed`: what comes back if this fails; the same as `leaving` unless that one tripped.
+    """
 
     station: Station
     journal: Journal
-    lane: Lane
+    wanted: Lane | Owed
+    leaving: Owed | None
     owed: Owed | None
-    creates: Mapping[str, CreateArgs]
-    profile: str | None
     check: Callable[[], None]
     progress: Progress
     guard: Guard
+    creates: Mapping[str, CreateArgs] = field(default_factory=dict)
+    profile: str | None = None
     ids: dict[str, str] = field(default_factory=dict)
     reports: dict[str, ReadyReport] = field(default_factory=dict)
+
+    @property
+    def lane(self) -> Lane:
+        """The candidate's lane; a rollback has none."""
+        if isinstance(self.wanted, Owed):
+            raise AssertionError("a rollback boots no candidate")
+        return self.wanted
 
     def service(self, name: str) -> Service:
         return next(service for service in self.lane.services if service.name == name)
 
-    def owed_service(self, name: str) -> OwedService:
-        if self.owed is None:
-            raise AssertionError("nothing is owed")
-        return next(service for service in self.owed.services if service.name == name)
+    def leaving_service(self, name: str) -> OwedService:
+        if self.leaving is None:
+            raise AssertionError("nothing makes room")
+        return next(service for service in self.leaving.services if service.name == name)
 
     def container(self, name: str) -> Container:
         """Look at a candidate. Raise `CandidateFailed` when it is gone."""
@@ -83,6 +98,10 @@ def _record_phase(leg: Leg, phase: Phase) -> None:
         leg.journal.append(Kind.COMMITTED, data={"target": to_json(_promoted(leg))})
     else:
         leg.journal.append(Kind.PHASE, phase)
+    if phase is Phase.BOOTED and isinstance(leg.wanted, Owed):
+        # A rollback's services were proven as they were started, and no gate applies to it.
+        leg.journal.append(Kind.PHASE, Phase.READY)
+        leg.journal.append(Kind.PHASE, Phase.VERIFIED)
     if phase is Phase.READY and leg.lane.stable_for_s == 0:
         # No gate and no stability window is asked for: what READY proved is all there is to verify.
         leg.journal.append(Kind.PHASE, Phase.VERIFIED)
@@ -107,31 +126,39 @@ def keep_tag(image_id: str) -> str:
 
 
 def _drain(leg: Leg, step: Step) -> dict[str, Any]:
-    if leg.owed is None or leg.owed.drain is None:
+    if leg.leaving is None or leg.leaving.drain is None:
         raise AssertionError("a drain needs a production and its policy")
-    return drain(leg.station, leg.owed, leg.owed.drain, leg.check, leg.progress)
+    return drain(leg.station, leg.leaving, leg.leaving.drain, leg.check, leg.progress)
 
 
 def _park(leg: Leg, step: Step) -> None:
-    owed = leg.owed_service(step.service)
-    leg.station.engine.set_restart(owed.container_id, Restart())
-    leg.station.engine.rename(owed.container_id, parked_name(owed.container_name, leg.journal.state.swap))
+    owed = leg.leaving_service(step.service)
+    if _is_there(leg, owed):
+        leg.station.engine.set_restart(owed.container_id, Restart())
+        leg.station.engine.rename(owed.container_id, parked_name(owed.container_name, leg.journal.state.swap))
+
+
+def _is_there(leg: Leg, owed: OwedService) -> bool:
+    """A rollback also leaves a production that is broken, or gone: what is not there need not be stopped."""
+    return not isinstance(leg.wanted, Owed) or leg.station.engine.inspect(owed.container_id) is not None
 
 
 def _stop(leg: Leg, step: Step) -> dict[str, Any]:
-    owed = leg.owed_service(step.service)
+    owed = leg.leaving_service(step.service)
+    if not _is_there(leg, owed):
+        return {"how": "gone"}
     stopped = leg.station.engine.stop(owed.container_id, owed.stop_grace_s)
     return {"how": stopped.how, "seconds": round(stopped.seconds, 3), "exit_code": stopped.exit_code}
 
 
 def _free(leg: Leg, step: Step) -> dict[str, Any]:
-    owed, lane = leg.owed, leg.lane
-    memory = {one.uuid: one for one in (*(_memory(owed) if owed else ()), *_memory(lane))}
+    leaving, wanted = leg.leaving, leg.wanted
+    memory = {one.uuid: one for one in (*(_memory(leaving) if leaving else ()), *_memory(wanted))}
     seen = wait_free(
         leg.station,
-        port=(lane.host, lane.port) if owed is None else (owed.host, owed.port),
+        port=(wanted.host, wanted.port) if leaving is None else (leaving.host, leaving.port),
         memory=tuple(memory.values()),
-        shm=tuple(dict.fromkeys((*(owed.shm if owed else ()), *lane.shm))),
+        shm=tuple(dict.fromkeys((*(leaving.shm if leaving else ()), *wanted.shm))),
         unknown_is_free=False,
         progress=leg.progress,
         check=leg.check,
@@ -201,6 +228,23 @@ def _ready(leg: Leg, step: Step) -> dict[str, Any]:
     return {"seconds": round(report.seconds, 3), "owner": report.owner, "facts": dict(report.facts)}
 
 
+def _wake(leg: Leg, step: Step) -> dict[str, Any]:
+    """Start the parked lane again under its own names, each service proven before the next."""
+    if not isinstance(leg.wanted, Owed):
+        raise AssertionError("only a rollback wakes a parked lane")
+    engine, swap = leg.station.engine, leg.journal.state.swap
+    target = tuple(
+        SeenService(service, find(engine, service, (parked_name(service.container_name, swap), service.container_name)))
+        for service in leg.wanted.services
+    )
+    for seen in target:
+        if seen.container is not None:
+            engine.rename(seen.container.id, seen.owed.container_name)
+    return bring_up(
+        leg.station, leg.wanted, target, restart_first=False, port_was_free=True, progress=leg.progress, check=leg.check
+    )
+
+
 def _stable(leg: Leg, step: Step) -> dict[str, Any]:
     """The lane must stay up, unrestarted, for as long as the spec asks."""
     began = leg.station.clock.monotonic()
@@ -227,6 +271,8 @@ def _measure(leg: Leg, step: Step) -> dict[str, Any]:
 
 def _commit(leg: Leg, step: Step) -> dict[str, Any]:
     """Keep what a later restore of the new production may need; the COMMITTED record itself follows."""
+    if isinstance(leg.wanted, Owed):
+        return {}
     names = {}
     for service in leg.lane.services:
         seen = leg.container(service.name)
@@ -238,6 +284,12 @@ def _commit(leg: Leg, step: Step) -> dict[str, Any]:
 
 
 def _promoted(leg: Leg) -> Owed:
+    if isinstance(leg.wanted, Owed):
+        woken = leg.journal.state.done["wake"]
+        return replace(
+            leg.wanted,
+            services=tuple(replace(service, container_id=woken[service.name]["id"]) for service in leg.wanted.services),
+        )
     kept = leg.journal.state.done["commit"]["recreate"]
     services = tuple(
         promise(
@@ -262,6 +314,7 @@ _EFFECTS: dict[Verb, Callable[[Leg, Step], Mapping[str, Any] | None]] = {
     Verb.PAGE_CACHE: _page_cache,
     Verb.START: _start,
     Verb.READY: _ready,
+    Verb.WAKE: _wake,
     Verb.STABLE: _stable,
     Verb.MEASURE: _measure,
     Verb.COMMIT: _commit,

@@ -11,7 +11,7 @@ from lanectl.actions.progress import Progress
 from lanectl.actions.release import wait_released
 from lanectl.actions.station import Station
 from lanectl.core.lane import GpuMemory
-from lanectl.errors import LaneError
+from lanectl.errors import LaneError, StillHeld
 
 # The kernel frees a listening socket with its last process; a minute covers processes that take their time to die.
 PORT_WITHIN_S = 60.0
@@ -69,7 +69,7 @@ def _port_free(station: Station, host: str, port: int, check: Callable[[], None]
         if station.clock.monotonic() > deadline:
             owner = station.prober.port(host, port)
             who = ", ".join(owner.names) or "an unknown process"
-            raise LaneError(
+            raise StillHeld(
                 f"port {port} is still held by {who} {PORT_WITHIN_S:.0f} s after the lane's containers ended",
                 f"`ss -ltnp 'sport = :{port}'` shows the holder; end it, then run `lanectl recover`",
             )

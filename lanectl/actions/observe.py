@@ -18,13 +18,14 @@ def observe(station: Station, state: SwapState, *, released: bool, proven: bool)
         SeenService(service, find(station.engine, service, known_names(state, service)))
         for service in (state.owed.services if state.owed else ())
     )
+    parked = _parked(station.engine, state)
+    known = {seen.container.id for seen in (*target, *parked) if seen.container is not None}
+    made = [container for container in station.engine.containers({LABEL_SWAP: state.swap}) if container.id not in known]
     owed_ids = {seen.container.id for seen in target if seen.container is not None}
-    made = [
-        container
-        for container in station.engine.containers({LABEL_SWAP: state.swap})
-        if container.id not in owed_ids and container.id not in _former_ids(state)
-    ]
-    return Observed(_stop_order(state, made), target, released, proven)
+    rivals = tuple(
+        seen for seen in parked if seen.container and seen.container.active and seen.container.id not in owed_ids
+    )
+    return Observed(_stop_order(state, made), target, released, proven, rivals)
 
 
 def find(engine: ContainerEngine, service: OwedService, names: Iterable[str]) -> Container | None:
@@ -42,9 +43,14 @@ def find(engine: ContainerEngine, service: OwedService, names: Iterable[str]) ->
     return None
 
 
-def _former_ids(state: SwapState) -> frozenset[str]:
-    """After a commit the old production is parked, not owed and not a stray: a rollback starts it again."""
-    return state.former.container_ids if state.former else frozenset()
+def _parked(engine: ContainerEngine, state: SwapState) -> tuple[SeenService, ...]:
+    """Return the services of lanes that this swap parks or wakes and that are not what is owed, in stop order."""
+    lanes = [lane for lane in (state.former, state.guest) if lane is not None and lane != state.owed]
+    return tuple(
+        SeenService(service, find(engine, service, known_names(state, service)))
+        for lane in lanes
+        for service in reversed(lane.services)
+    )
 
 
 def _stop_order(state: SwapState, containers: list[Container]) -> tuple[Container, ...]:

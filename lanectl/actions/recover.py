@@ -1,49 +1,102 @@
 """Finish what a dead swap left: level-triggered, repeatable, and never forward.
 
-Three callers on the Station: the guard, a person, and (later) a timer and the boot.
+Callers on the Station: the guard, a person, the timer (`--if-needed`) and the boot.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from datetime import datetime
 
+from lanectl.actions.observe import find
+from lanectl.actions.operation import Telling, conclude, locked
 from lanectl.actions.progress import Progress
+from lanectl.actions.repair import repair_damaged
 from lanectl.actions.restore import restore
+from lanectl.actions.serve import bring_back
 from lanectl.actions.station import Station
-from lanectl.actions.unfinished import open_swaps
-from lanectl.core.journal import Kind
-from lanectl.errors import LaneError
-from lanectl.store.audit import INTENT, OUTCOME
+from lanectl.actions.unfinished import dark, open_swaps
+from lanectl.core.container import Status
+from lanectl.core.journal import Kind, SwapState
+from lanectl.core.owed import Production
+from lanectl.core.recovery import Act, owed_without_swap, retry_after
+from lanectl.errors import Busy, LaneError
+from lanectl.store.audit import INTENT
 from lanectl.store.journal import Journal
 from lanectl.store.lock import Lock
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a recovery did: each swap it closed and how; nothing when there was nothing to do."""
+    """What a recovery did: each operation it finished and its outcome; `why` says why there was nothing to do."""
 
     swaps: tuple[tuple[str, str], ...]
+    why: str = ""
 
     @property
     def nothing(self) -> bool:
         return not self.swaps
 
 
-def recover(station: Station, progress: Progress) -> Recovered:
-    """Close every unfinished swap, oldest first, by restoring what it owes.
+def recover(station: Station, progress: Progress, *, if_needed: bool = False) -> Recovered:
+    """Close every unfinished swap, oldest first, by restoring what it owes; else start production if owed and down.
 
-    Raise `Busy` when a living process holds the lock, `Dark` when what is owed could not be brought back.
+    `if_needed`: for a timer. A living owner is quiet success, and a restore that gave up is tried again only if time
+    can cure its cause, with back-off. Raise `Busy` (not with `if_needed`), `Dark` when what is owed does not come back.
     """
-    lock = Lock(station.state.lock)
-    lock.acquire(command=" ".join(station.command))
     try:
-        done = []
-        for state in open_swaps(station):
-            done.append((state.swap, recover_swap(station, state.swap, progress, by="recover")))
+        with locked(station) as lock:
+            return _recover(station, lock, progress, if_needed)
+    except Busy as busy:
+        if if_needed:
+            return Recovered((), busy.message)
+        raise
+
+
+def _recover(station: Station, lock: Lock, progress: Progress, if_needed: bool) -> Recovered:
+    repair_damaged(station, progress)
+    done = []
+    for state in open_swaps(station):
+        if if_needed and not _due(station, state):
+            raise dark(state)
+        lock.update(swap=state.swap, phase="RECOVER")
+        done.append((state.swap, recover_swap(station, state.swap, Telling(progress, lock), by="recover")))
+    if done:
         return Recovered(tuple(done))
-    finally:
-        lock.release()
+    production = station.production()
+    move = owed_without_swap(production, _runs(station, production))
+    if move.act is Act.NOTHING:
+        return Recovered((), move.why)
+    progress.note(move.why)
+    report = bring_back(station, lock, progress, kind="recover", guarded=not if_needed)
+    return Recovered(((report.swap, report.outcome),))
+
+
+def _due(station: Station, state: SwapState) -> bool:
+    """True unless a restore of this swap gave up and it is not yet time, or not for a timer, to try again.
+
+    Wall time, since a reboot may lie between; a clock that was set back makes it due.
+    """
+    if state.stuck is None:
+        return True
+    wait = retry_after(state.stuck)
+    if wait is None:
+        return False
+    since = (_moment(station.clock.wall()) - _moment(state.stuck.at)).total_seconds()
+    return since < 0 or since >= wait
+
+
+def _moment(wall: str) -> datetime:
+    return datetime.fromisoformat(wall.replace("Z", "+00:00"))
+
+
+def _runs(station: Station, production: Production) -> bool:
+    """True when every container of production runs; whether it answers is for `status` and the cron check to say."""
+    if production.current is None:
+        return False
+    found = (find(station.engine, service, (service.container_name,)) for service in production.current.services)
+    return all(container is not None and container.status is Status.RUNNING for container in found)
 
 
 def recover_swap(station: Station, swap: str, progress: Progress, *, by: str) -> str:
@@ -53,7 +106,7 @@ def recover_swap(station: Station, swap: str, progress: Progress, *, by: str) ->
     """
     journal = Journal.resume(station.state.journal(swap), station.clock)
     try:
-        _audit(station, INTENT, by, {"swap": swap, "phase": journal.state.phase})
+        _intend(station, by, {"swap": swap, "phase": journal.state.phase})
         try:
             journal.append(Kind.RESUMED, data={"by": by, "pid": os.getpid(), "boot_id": station.boot_id})
         except LaneError as error:
@@ -62,16 +115,17 @@ def recover_swap(station: Station, swap: str, progress: Progress, *, by: str) ->
         try:
             outcome = restore(station, journal, progress, recovering=True)
         except LaneError as error:
-            _audit(station, OUTCOME, by, {"swap": swap, "outcome": type(error).__name__, "message": error.message})
+            conclude(station, by, {"swap": swap, "outcome": type(error).__name__, "message": error.message})
             raise
-        _audit(station, OUTCOME, by, {"swap": swap, "outcome": outcome})
+        conclude(station, by, {"swap": swap, "outcome": outcome})
         return outcome
     finally:
         journal.close()
 
 
-def _audit(station: Station, event: str, by: str, data: dict[str, str]) -> None:
+def _intend(station: Station, by: str, data: dict[str, str]) -> None:
+    """A restore goes on without its audit line: production is owed."""
     try:
-        station.audit.write(event, by, data)
+        station.audit.write(INTENT, by, data)
     except LaneError as error:
         station.log.error("audit not written; the restore goes on", error=error.message)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lanectl.core.lane import GpuMemory
 from lanectl.core.release import GpuSample, Holder, ReleaseState, judge_release
-from lanectl.errors import ExitCode, LaneError
+from lanectl.errors import ExitCode, StillHeld
 from lanectl.ports import Clock, GpuReading, Gpus
 
 # 60 GiB of a killed process came back in 0.13 to 0.15 s on an H200 (driver 580), where a reading costs 0.08 ms.
@@ -42,7 +42,7 @@ def wait_released(
 ) -> ReleaseReport:
     """Given a service's GPU and its idle baseline, return once it is released, or once it is plain that none can tell.
 
-    `check` is called at every reading and may raise. Raise `LaneError` naming the holders after `memory.within_s`.
+    `check` is called at every reading and may raise. Raise `StillHeld` naming the holders after `memory.within_s`.
     """
     began = known_at = clock.monotonic()
     samples: list[GpuSample] = []
@@ -72,8 +72,8 @@ def _sample(at: float, reading: GpuReading) -> GpuSample:
     return GpuSample(at, reading.used_mib, holders)
 
 
-def _held(memory: GpuMemory, detail: str) -> LaneError:
-    return LaneError(
+def _held(memory: GpuMemory, detail: str) -> StillHeld:
+    return StillHeld(
         f"{memory.role} ({memory.uuid}) is not released after {memory.within_s:g} s: {detail}",
         "end the holder (`nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv` lists them); memory held "
         "by nobody is stranded in the driver: boot nothing on top of it and do not reset the GPU",

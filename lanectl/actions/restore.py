@@ -15,6 +15,7 @@ from lanectl.actions.close import close_swap
 from lanectl.actions.discard import discard
 from lanectl.actions.gone import wait_free
 from lanectl.actions.observe import observe
+from lanectl.actions.park import park
 from lanectl.actions.progress import Progress
 from lanectl.actions.station import Station
 from lanectl.actions.steps import WayBack
@@ -23,7 +24,7 @@ from lanectl.core.journal import Kind
 from lanectl.core.owed import OwedService
 from lanectl.core.recovery import Act, Move, Observed, next_move
 from lanectl.core.swap import Phase, followers
-from lanectl.errors import Dark, LaneError, Unfinished, Unreachable
+from lanectl.errors import Dark, EngineUnknown, LaneError, StillHeld, Unfinished, Unreachable
 from lanectl.store.journal import Journal
 
 # A swap needs at most: discard, release, settle, start, prove, close. Four times that bounds a world that keeps
@@ -140,6 +141,19 @@ def _discard(scene: _Scene) -> None:
         )
 
 
+def _retire(scene: _Scene) -> None:
+    scene.walk.released = False
+    for rival in scene.observed.rivals:
+        container, owed = rival.container, rival.owed
+        if container is None:
+            raise AssertionError("a rival is active")
+
+        def effect(ref: str = container.id, owed: OwedService = owed) -> dict[str, Any]:
+            return park(scene.station.engine, ref, owed, scene.journal.state.swap)
+
+        scene.back.run(f"retire:{container.name}", effect, scene.walk.attempt)
+
+
 def _release(scene: _Scene) -> None:
     state, owed = scene.journal.state, scene.journal.state.owed
     if owed is None:
@@ -202,6 +216,7 @@ def _bring_up(scene: _Scene) -> None:
 
 _MOVES: dict[Act, Callable[[_Scene], None]] = {
     Act.DISCARD: _discard,
+    Act.RETIRE: _retire,
     Act.RELEASE: _release,
     Act.SETTLE: _settle,
     Act.START: _bring_up,
@@ -212,7 +227,8 @@ _MOVES: dict[Act, Callable[[_Scene], None]] = {
 def _dark(station: Station, journal: Journal, back: WayBack, error: LaneError) -> Dark:
     owed = journal.state.owed
     what = owed.label if owed else "the site"
-    back.record(Kind.STUCK, data={"reason": error.message, "cause": type(error).__name__})
+    curable = isinstance(error, Unreachable | EngineUnknown | StillHeld)
+    back.record(Kind.STUCK, data={"reason": error.message, "cause": type(error).__name__, "curable": curable})
     station.log.error("DARK", lane=what, reason=error.message)
     return Dark(
         f"DARK: {what} is owed and could not be brought back: {error.message}",

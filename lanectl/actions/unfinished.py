@@ -5,24 +5,40 @@ from __future__ import annotations
 from lanectl.actions.station import Station
 from lanectl.core.journal import SwapState, open_states
 from lanectl.errors import Dark, Unfinished
-from lanectl.store.journal import load
+from lanectl.store.journal import load_all
 
 
 def open_swaps(station: Station) -> tuple[SwapState, ...]:
     """Return the swaps that are not closed, oldest first. Raise `DamagedJournal` when one cannot be understood."""
-    return open_states(load(station.state.journal(swap)) for swap in station.state.swap_ids())
+    return open_states(load_all(station.state.journal(swap) for swap in station.state.swap_ids()))
+
+
+def stuck_swaps(station: Station) -> tuple[SwapState, ...]:
+    """Return the swaps whose restore gave up; what they owe may be taken over by a person's next command.
+
+    Raise `Unfinished` when a swap is open and nobody has tried to restore it: recover first, never take over silently.
+    """
+    swaps = open_swaps(station)
+    for state in swaps:
+        if state.stuck is None:
+            raise Unfinished(
+                f"swap {state.swap} was left unfinished at {state.phase} and nobody is working on it",
+                "run `lanectl recover` first: it restores what that swap owes",
+            )
+    return swaps
 
 
 def refuse_unfinished(station: Station) -> None:
-    """Raise `Unfinished` if a swap is open, `Dark` if a restore gave up: recover first, never take over silently."""
-    for state in open_swaps(station):
-        if state.stuck is not None:
-            raise Dark(
-                f"DARK since swap {state.swap}: {state.owed.label if state.owed else 'production'} is owed and could "
-                f"not be brought back: {state.stuck}",
-                "cure the cause, then run `lanectl recover`",
-            )
-        raise Unfinished(
-            f"swap {state.swap} was left unfinished at {state.phase} and nobody is working on it",
-            "run `lanectl recover` first: it restores what that swap owes",
-        )
+    """Raise `Unfinished` if a swap is open, `Dark` if a restore gave up."""
+    for state in stuck_swaps(station):
+        raise dark(state)
+
+
+def dark(state: SwapState) -> Dark:
+    """Say why nothing serves, and the two commands that can help."""
+    what = state.owed.label if state.owed else "production"
+    why = state.stuck.reason if state.stuck else "nobody tried to bring it back yet"
+    return Dark(
+        f"DARK since swap {state.swap}: {what} is owed and could not be brought back: {why}",
+        "cure the cause and run `lanectl recover`, or go back to the lane before with `lanectl rollback`",
+    )

@@ -17,7 +17,7 @@ from typing import Any
 from lanectl.core.codec import from_json, to_json
 from lanectl.core.owed import Owed
 from lanectl.core.swap import IllegalTransition, Phase, advance
-from lanectl.errors import LaneError
+from lanectl.errors import ExitCode, LaneError
 
 FORMAT = 1
 FIRST_PREV = "0" * 64
@@ -54,6 +54,12 @@ class Record:
 
 class DamagedJournal(LaneError):
     """The journal is damaged beyond a torn last line: never go forward from it."""
+
+    exit_code = ExitCode.UNFINISHED
+
+
+class NeverOpened(DamagedJournal):
+    """Not even the opened record is there: its writer died first, and nothing had happened yet."""
 
 
 def encode(record: Record) -> bytes:
@@ -131,11 +137,23 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Stuck:
+    """Why a restore gave up; `curable`: time alone may cure it (a busy port or GPU, a daemon that is away)."""
+
+    reason: str
+    curable: bool
+    times: int
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
 class SwapState:
     """The fold of a journal. `owed` is the restore target: old production, after `committed` the promoted lane.
 
     `pending`: a step that began and has no outcome. `shm`: shared-memory files of the candidate, removed once it is
-    gone. `from_dark`: production was not serving when the swap opened. `deadline`: monotonic seconds of `boot_id`.
+    gone. `guest`: a parked lane that is started again instead of a new candidate (a rollback); it is stopped, never
+    removed, when it is not owed. `supersedes`: open swaps whose debts this one takes over once it is armed.
+    `from_dark`: production was not serving when the swap opened. `deadline`: monotonic seconds of `boot_id`.
     """
 
     swap: str
@@ -148,6 +166,8 @@ class SwapState:
     opened_at: str
     keep: bool = False
     from_dark: bool = False
+    guest: Owed | None = None
+    supersedes: tuple[str, ...] = ()
     candidates: tuple[Planned, ...] = ()
     shm: tuple[str, ...] = ()
     armed: bool = False
@@ -159,12 +179,9 @@ class SwapState:
     failure: Failure | None = None
     interrupted: bool = False
     resumed: int = 0
-    stuck: str | None = None
+    stuck: Stuck | None = None
+    times_stuck: int = 0
     closed: str | None = None
-
-    @property
-    def label(self) -> str:
-        return self.lane
 
 
 def fold(records: Sequence[Record]) -> SwapState:
@@ -176,7 +193,7 @@ def fold(records: Sequence[Record]) -> SwapState:
     for record in records:
         state = extend(state, record)
     if state is None:
-        raise DamagedJournal("the journal is empty")
+        raise NeverOpened("the journal is empty")
     return state
 
 
@@ -208,8 +225,10 @@ def _opened(record: Record) -> SwapState:
             from_dark=bool(data["from_dark"]),
             candidates=tuple(from_json(Planned, item) for item in data["candidates"]),
             shm=tuple(data["shm"]),
+            guest=from_json(Owed, data["guest"]) if data.get("guest") else None,
+            supersedes=tuple(data.get("supersedes", ())),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, LaneError) as error:
         raise DamagedJournal(f"the opened record lacks {error}") from error
 
 
@@ -274,7 +293,8 @@ def _resumed(state: SwapState, record: Record) -> SwapState:
 
 
 def _stuck(state: SwapState, record: Record) -> SwapState:
-    return replace(state, pending=None, stuck=str(record.data["reason"]))
+    stuck = Stuck(str(record.data["reason"]), bool(record.data["curable"]), state.times_stuck + 1, record.at)
+    return replace(state, pending=None, stuck=stuck, times_stuck=stuck.times)
 
 
 def _closed(state: SwapState, record: Record) -> SwapState:
@@ -300,5 +320,38 @@ _APPLY = {
 
 
 def open_states(states: Iterable[SwapState]) -> tuple[SwapState, ...]:
-    """Return the swaps that are not closed, oldest first."""
-    return tuple(sorted((state for state in states if state.closed is None), key=lambda state: state.opened_at))
+    """Return the swaps that are not closed and whose debts no later armed swap took over, oldest first."""
+    known = tuple(states)
+    superseded = {swap for state in known if state.armed for swap in state.supersedes}
+    opened = (state for state in known if state.closed is None and state.swap not in superseded)
+    return tuple(sorted(opened, key=lambda state: state.opened_at))
+
+
+@dataclass(frozen=True, slots=True)
+class Salvage:
+    """What can still be learned from a damaged journal: the opened record's state and the last target it names.
+
+    `target_known` False: no ARMED or COMMITTED record can be read, so it cannot say what is owed.
+    """
+
+    opened: SwapState | None
+    target: Owed | None
+    target_known: bool
+
+
+def salvage(content: bytes) -> Salvage:
+    """Given a damaged journal's bytes, return what its readable lines say, wherever the damage is. Never raises."""
+    opened: SwapState | None = None
+    target: Owed | None = None
+    known = False
+    for line in content.split(b"\n"):
+        try:
+            record = from_json(Record, json.loads(line))
+            if record.kind is Kind.OPENED and opened is None:
+                opened = _opened(record)
+            if record.kind in (Kind.ARMED, Kind.COMMITTED):
+                named = record.data["target"]
+                target, known = (None if named is None else from_json(Owed, named)), True
+        except (ValueError, KeyError, TypeError, LaneError, RecursionError):
+            continue
+    return Salvage(opened, target, known)

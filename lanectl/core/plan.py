@@ -26,6 +26,7 @@ class Verb(StrEnum):
     PAGE_CACHE = "page-cache"
     START = "start"
     READY = "ready"
+    WAKE = "wake"
     STABLE = "stable"
     MEASURE = "measure"
     COMMIT = "commit"
@@ -46,6 +47,9 @@ class Step:
     service: str = ""
 
 
+FREE_TEXT = "port, GPU memory and shared memory are free, host memory suffices"
+
+
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What the operator asked for."""
@@ -58,7 +62,7 @@ class Wish:
 def forward_steps(lane: Lane, owed: Owed | None, creates: dict[str, CreateArgs], wish: Wish) -> tuple[Step, ...]:
     """Given a lane, what is owed and the create arguments by service, return the forward leg's steps in order."""
     steps = [_create(service.name, creates[service.name]) for service in lane.services]
-    steps.append(Step(Phase.ARMED, Verb.GUARD, "guard", "start the guard: it restores production if this process dies"))
+    steps.append(_guard())
     steps += _quiesce(lane, owed, wish)
     steps += _boot(lane, wish)
     if lane.stable_for_s:
@@ -69,6 +73,17 @@ def forward_steps(lane: Lane, owed: Owed | None, creates: dict[str, CreateArgs],
     if wish.keep:
         steps.append(Step(Phase.COMMITTED, Verb.COMMIT, "commit", f"from here on {lane.label} is owed"))
     return tuple(steps)
+
+
+def rollback_steps(owed: Owed | None, guest: Owed, swap: str) -> tuple[Step, ...]:
+    """Given what is owed and the parked lane to go back to, return a rollback's forward leg: the ladder, no gates."""
+    steps = [_guard()]
+    if owed is not None:
+        steps += _stop_owed(owed, swap)
+    steps.append(Step(Phase.QUIESCED, Verb.FREE, "free", FREE_TEXT))
+    text = f"start {guest.label} again, each service proven before the next"
+    steps.append(Step(Phase.BOOTED, Verb.WAKE, "wake", text))
+    return (*steps, Step(Phase.COMMITTED, Verb.COMMIT, "commit", f"from here on {guest.label} is owed"))
 
 
 def return_steps(lane: Lane, owed: Owed | None, wish: Wish) -> tuple[Step, ...]:
@@ -106,6 +121,10 @@ def _create(service: str, args: CreateArgs) -> Step:
     return Step(Phase.PREFLIGHTED, Verb.CREATE, f"create:{service}", f"create {args.name}, not started", call, service)
 
 
+def _guard() -> Step:
+    return Step(Phase.ARMED, Verb.GUARD, "guard", "start the guard: it restores what is owed if this process dies")
+
+
 def _quiesce(lane: Lane, owed: Owed | None, wish: Wish) -> list[Step]:
     steps: list[Step] = []
     phase = Phase.QUIESCED
@@ -113,20 +132,25 @@ def _quiesce(lane: Lane, owed: Owed | None, wish: Wish) -> list[Step]:
         if owed.drain:
             text = f"wait until idle for {owed.drain.idle_for_s:g} s, at most {owed.drain.deadline_s:g} s"
             steps.append(Step(phase, Verb.DRAIN, "drain", text))
-        # Renaming and the restart policy cost no service: they come before the stop, outside the dark time.
-        for service in reversed(owed.services):
-            parked = parked_name(service.container_name, wish.swap)
-            call = f"POST /containers/{service.container_id[:12]}/update, /rename?name={parked}"
-            text = f"park {service.container_name}: restart policy no, named {parked}"
-            steps.append(Step(phase, Verb.PARK, f"park:{service.name}", text, call, service.name))
-        for service in reversed(owed.services):
-            call = f"POST /containers/{service.container_id[:12]}/stop?t={service.stop_grace_s:g}"
-            text = f"stop {service.container_name}, at most {service.stop_grace_s:g} s, then kill"
-            steps.append(Step(phase, Verb.STOP, f"stop:{service.name}", text, call, service.name))
-    text = "port, GPU memory and shared memory are free, host memory suffices"
-    steps.append(Step(phase, Verb.FREE, "free", text))
+        steps += _stop_owed(owed, wish.swap)
+    steps.append(Step(phase, Verb.FREE, "free", FREE_TEXT))
     if lane.drop_page_cache:
         steps.append(Step(phase, Verb.PAGE_CACHE, "page-cache", "drop the page cache"))
+    return steps
+
+
+def _stop_owed(owed: Owed, swap: str) -> list[Step]:
+    """Renaming and the restart policy cost no service: they come before the stop, outside the dark time."""
+    steps = []
+    for service in reversed(owed.services):
+        parked = parked_name(service.container_name, swap)
+        call = f"POST /containers/{service.container_id[:12]}/update, /rename?name={parked}"
+        text = f"park {service.container_name}: restart policy no, named {parked}"
+        steps.append(Step(Phase.QUIESCED, Verb.PARK, f"park:{service.name}", text, call, service.name))
+    for service in reversed(owed.services):
+        call = f"POST /containers/{service.container_id[:12]}/stop?t={service.stop_grace_s:g}"
+        text = f"stop {service.container_name}, at most {service.stop_grace_s:g} s, then kill"
+        steps.append(Step(Phase.QUIESCED, Verb.STOP, f"stop:{service.name}", text, call, service.name))
     return steps
 
 

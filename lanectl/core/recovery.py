@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lanectl.core.container import Container, Status
-from lanectl.core.journal import SwapState
+from lanectl.core.journal import Stuck, SwapState
 from lanectl.core.owed import Owed, OwedService, Production, candidate_name, parked_name
 
 
@@ -28,13 +28,15 @@ class Observed:
 
     `strays`: containers of this swap that are not owed, in stop order (server first). `target`: the owed services in
     start order. `released`: port, memory and shared memory were proven free since the last stray left. `proven`: the
-    target answered a real request since it was last seen to run.
+    target answered a real request since it was last seen to run. `rivals`: containers of lanes that are parked, not
+    owed, and yet active, in stop order; they are stopped, never removed.
     """
 
     strays: tuple[Container, ...] = ()
     target: tuple[SeenService, ...] = ()
     released: bool = False
     proven: bool = False
+    rivals: tuple[SeenService, ...] = ()
 
 
 class Act(StrEnum):
@@ -42,6 +44,7 @@ class Act(StrEnum):
     LEAVE = "leave alone"
     TAKE_OVER = "stop the owner and take over"
     DISCARD = "remove what is not owed"
+    RETIRE = "stop a parked lane that runs"
     RELEASE = "wait for port and memory"
     SETTLE = "give owed containers their names"
     START = "start what is owed"
@@ -71,6 +74,9 @@ def next_move(state: SwapState, observed: Observed) -> Move:
         return Move(Act.DISCARD, "containers of the swap that are not owed are still there", _names(observed.strays))
     if not state.armed:
         return Move(Act.REFUSE, "production was never owed: nothing was touched")
+    if observed.rivals:
+        names = tuple(rival.owed.container_name for rival in observed.rivals)
+        return Move(Act.RETIRE, "a parked lane runs beside what is owed", names)
     if state.owed is None:
         return Move(Act.CLOSE, "the swap began dark and nothing is owed")
     return _bring_back(state, state.owed, observed)
@@ -140,3 +146,17 @@ def owed_without_swap(production: Production, running: bool) -> Move:
     if running:
         return Move(Act.NOTHING, f"{production.owed.label} is running")
     return Move(Act.START, f"{production.owed.label} is owed and not running")
+
+
+# A cause that time can cure is tried again by the timer after 1, 2, 4 ... minutes, at most an hour apart, and twelve
+# times in all: over half a day. Then only a person (`lanectl recover`) tries again: never a restore storm.
+FIRST_RETRY_AFTER_S = 60.0
+LONGEST_RETRY_AFTER_S = 3600.0
+MOST_RETRIES = 12
+
+
+def retry_after(stuck: Stuck) -> float | None:
+    """Given why a restore gave up, return after how many seconds the timer tries again; None: only when asked."""
+    if not stuck.curable or stuck.times > MOST_RETRIES:
+        return None
+    return min(FIRST_RETRY_AFTER_S * 2.0 ** (stuck.times - 1), LONGEST_RETRY_AFTER_S)

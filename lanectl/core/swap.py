@@ -71,6 +71,7 @@ class Outcome(StrEnum):
     MEASURED = "measured"
     PROVEN = "proven"  # a swap without --measure and without --keep: booted, proven, and production restored
     PROMOTED = "promoted"
+    STARTED = "started"  # start, restart, or a recovery after a reboot
     REFUSED = "refused"
     FAILED = "failed"
     RECOVERED = "recovered"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from lanectl.core.journal import (
     FIRST_PREV,
     DamagedJournal,
     Kind,
+    NeverOpened,
     Reading,
     Record,
     SwapState,
@@ -112,6 +113,17 @@ class Journal:
 def load(path: Path) -> SwapState:
     """Given a journal's path, return its state without opening it for writing. Raise as `Journal.resume`."""
     return _load(path)[1]
+
+
+def load_all(paths: Iterable[Path]) -> tuple[SwapState, ...]:
+    """Given journals' paths, return their states; one that was never opened is left out. Raise `DamagedJournal`."""
+    states = []
+    for path in paths:
+        try:
+            states.append(load(path))
+        except NeverOpened:
+            continue
+    return tuple(states)
 
 
 def records(path: Path) -> tuple[Record, ...]:

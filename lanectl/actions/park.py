@@ -1,0 +1,29 @@
+"""Stop containers of a lane that is not to serve, without removing them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lanectl.core.lane import Restart
+from lanectl.core.owed import OwedService, parked_name
+from lanectl.ports import ContainerEngine
+
+
+def hold(engine: ContainerEngine, service: OwedService) -> dict[str, Any]:
+    """Stop it and keep it from waking by itself; return how it ended. One that is gone is fine.
+
+    Raise what the engine raises.
+    """
+    if engine.inspect(service.container_id) is None:
+        return {"how": "gone"}
+    engine.set_restart(service.container_id, Restart())
+    stopped = engine.stop(service.container_id, service.stop_grace_s)
+    return {"how": stopped.how, "seconds": round(stopped.seconds, 3), "exit_code": stopped.exit_code}
+
+
+def park(engine: ContainerEngine, ref: str, service: OwedService, swap: str) -> dict[str, Any]:
+    """Stop it and give it the name under which nothing starts it by accident. Repeating it is fine."""
+    engine.set_restart(ref, Restart())
+    stopped = engine.stop(ref, service.stop_grace_s)
+    engine.rename(ref, parked_name(service.container_name, swap))
+    return {"how": stopped.how, "seconds": round(stopped.seconds, 3), "exit_code": stopped.exit_code}

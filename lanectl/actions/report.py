@@ -1,0 +1,66 @@
+"""How an operation that owes production ended, from its journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lanectl.actions.station import Station
+from lanectl.actions.timeline import Timeline, timeline
+from lanectl.core.journal import Failure, Kind, Record
+from lanectl.errors import ExitCode, Problem
+from lanectl.store.journal import Journal
+
+
+@dataclass(frozen=True, slots=True)
+class SwapReport:
+    """How an operation ended. `restored` is the lane that serves now, None when nothing is owed.
+
+    `tail` is the log of the service that failed; `measured` what the measurement recorded.
+    """
+
+    swap: str
+    kind: str
+    lane: str
+    outcome: str
+    exit_code: ExitCode
+    restored: str | None
+    timeline: Timeline
+    failure: Failure | None
+    tail: tuple[str, ...]
+    measured: Mapping[str, Any] | None
+    notices: tuple[str, ...]
+    folder: str
+
+
+def report(station: Station, journal: Journal, outcome: str, notices: Sequence[Problem] = ()) -> SwapReport:
+    """Given a closed journal, return how it ended."""
+    state = journal.state
+    exit_code = ExitCode.OK
+    if state.interrupted:
+        exit_code = ExitCode.INTERRUPTED
+    elif state.failure is not None:
+        exit_code = ExitCode.CANDIDATE
+    return SwapReport(
+        swap=state.swap,
+        kind=state.kind,
+        lane=state.lane,
+        outcome=outcome,
+        exit_code=exit_code,
+        restored=state.owed.label if state.owed else None,
+        timeline=timeline(journal.records),
+        failure=state.failure,
+        tail=_tail(journal.records),
+        measured=state.done.get("measure"),
+        notices=tuple(str(notice) for notice in notices),
+        folder=str(station.state.swap(state.swap)),
+    )
+
+
+def _tail(records: Sequence[Record]) -> tuple[str, ...]:
+    """The log's tail of the first failure that has one: later ones are the way back's."""
+    for record in records:
+        if record.kind is Kind.FAILED and record.data.get("tail"):
+            return tuple(str(line) for line in record.data["tail"])
+    return ()

@@ -1,0 +1,88 @@
+"""`lanectl rollback`: back to the lane that was production before, in one command.
+
+From serving, from DARK, from a trip: the ladder only, no quality gates, and no healthy production is needed. If the
+old lane does not come up, what was production is brought back (unless it tripped).
+"""
+
+from __future__ import annotations
+
+from lanectl.actions.forward import Leg, run_forward
+from lanectl.actions.guard import Guard
+from lanectl.actions.interrupts import Interrupts
+from lanectl.actions.operation import Telling, come_back, intend, locked, note_failure, open_journal
+from lanectl.actions.progress import Progress
+from lanectl.actions.report import SwapReport, report
+from lanectl.actions.station import Station
+from lanectl.actions.unfinished import stuck_swaps
+from lanectl.core.owed import Owed
+from lanectl.core.plan import rollback_steps
+from lanectl.errors import ExitCode, LaneError
+
+
+def previous(station: Station) -> Owed:
+    """Return the lane a rollback goes back to. Raise `LaneError` (exit 3), loudly, when there is none."""
+    production = station.production()
+    if production.previous is None:
+        raise LaneError(
+            "there is nothing to roll back to: no lane was production before "
+            + (production.current.label if production.current else "this"),
+            "`lanectl lanes list` shows what can be swapped in; `lanectl recover` brings back what is owed",
+            ExitCode.REFUSED,
+        )
+    return production.previous
+
+
+def rollback(station: Station, progress: Progress, interrupts: Interrupts) -> SwapReport:
+    """Go back to the previous lane and make it production.
+
+    Raise `Busy`, `Unfinished` (a swap died and nobody tried to restore yet: recover first), `LaneError` (exit 3:
+    nothing to go back to), `Dark`.
+    """
+    with locked(station) as lock:
+        debts = stuck_swaps(station)
+        guest = previous(station)
+        production = station.production()
+        # A tripped lane is never a restore target, but it must be gone before another lane boots.
+        owed = None if production.tripped else production.current
+        swap_id = station.new_swap_id(f"rollback-{guest.lane}")
+        lock.update(swap=swap_id, phase="ROLLBACK")
+        intend(station, "rollback", {"swap": swap_id, "lane": guest.label, "argv": list(station.command)})
+        journal = open_journal(
+            station,
+            swap_id,
+            kind="rollback",
+            label=guest.label,
+            keep=True,
+            guest=guest,
+            supersedes=[debt.swap for debt in debts],
+        )
+        guard = Guard(station, swap_id)
+        leg = Leg(
+            station=station,
+            journal=journal,
+            wanted=guest,
+            leaving=production.current,
+            owed=owed,
+            check=interrupts.check,
+            progress=Telling(progress, lock),
+            guard=guard,
+        )
+        try:
+            failure = _go_back(leg, production.current, guest)
+            outcome = come_back(station, journal, progress, "rollback", str(failure or ""))
+            if failure is not None and not isinstance(failure, LaneError):
+                raise failure
+            return report(station, journal, outcome)
+        finally:
+            journal.close()
+            guard.dismiss()
+
+
+def _go_back(leg: Leg, leaving: Owed | None, guest: Owed) -> BaseException | None:
+    try:
+        run_forward(leg, rollback_steps(leaving, guest, leg.journal.state.swap))
+    except BaseException as error:
+        note_failure(leg.journal, error, "rollback")
+        leg.progress.note(f"{error}; bringing back what is owed")
+        return error
+    return None
