@@ -70,7 +70,7 @@ class LocalEngine:
         missing = missing_paths(spec, os.path.exists)
         if missing:
             where = f"container {args.name}"
-            raise Refused([Problem(where, f"{path} does not exist", "HostConfig.Binds") for path in missing])
+            raise Refused([Problem(where, f"{path} does not exist", key) for key, path in missing])
         ref = str(args.body.get("Image") or "")
         found = self._environment(ref)
         if found is None:
@@ -80,15 +80,15 @@ class LocalEngine:
 
     def start(self, ref: str) -> None:
         entry = self._store.get(ref)
-        spec = _spec(entry)
-        edits = self._device_edits(spec)
+        spec = read_body(entry.args, _current_user())
         with local_run.ownership(entry.directory) as lock:
             if lock is None:
                 return
             last = local_run.settle(entry)
             if last.running:
                 return  # its supervisor is gone, but the service itself is there
-            local_run.launch(self._jobs, entry, _plan(entry, spec, last, edits), lock)
+            plan = _plan(entry, spec, last, self._device_edits(spec))
+            local_run.launch(self._jobs, entry, plan, lock)
 
     def stop(self, ref: str, grace_s: float) -> Stopped:
         entry = self._store.get(ref)
@@ -98,7 +98,7 @@ class LocalEngine:
             local_run.kill(entry)  # what a killed supervisor left behind, if anything
             return Stopped("already", time.monotonic() - began, run.exit_code)
         if run.main is not None:
-            process.signal(run.main, _spec(entry).stop_signal)
+            process.signal(run.main, read_body(entry.args).stop_signal)
         while time.monotonic() - began < grace_s and look(entry.directory).running:
             time.sleep(local_run.LOOK_EVERY_S)
         how = "kill" if local_run.kill(entry) else "term"
@@ -187,10 +187,6 @@ class LocalEngine:
         return tuple(edit for device in devices if device is not None for edit in device.env)
 
 
-def _spec(entry: Entry) -> LocalSpec:
-    return read_body(entry.args, _current_user())
-
-
 def _plan(entry: Entry, spec: LocalSpec, last: Run, edits: tuple[str, ...]) -> dict[str, Any]:
     """Return what the supervisor needs to know, see shim.py."""
     env = environment(
@@ -217,7 +213,7 @@ def _container(entry: Entry) -> Container | None:
         run = look(entry.directory)
     except NotThere:
         return None  # removed since it was found
-    spec = _spec(entry)
+    spec = read_body(entry.args)
     return Container(
         id=entry.id,
         name=entry.name,

@@ -45,12 +45,13 @@ class LocalSpec:
     log_max_files: int = 0
 
 
-def read_body(args: CreateArgs, users: Iterable[str]) -> LocalSpec:
-    """Given create arguments and the spellings of the current user, return what they ask for.
+def read_body(args: CreateArgs, users: Iterable[str] | None = None) -> LocalSpec:
+    """Given create arguments, return what they ask for.
 
-    Raise `Refused` with every key that the local engine cannot honour.
+    `users` are the spellings of the current user, to whom `User` is compared; None: it is not. Raise `Refused` with
+    every key that the local engine cannot honour.
     """
-    reader = _Reader(args, frozenset(users))
+    reader = _Reader(args, None if users is None else frozenset(users))
     spec = reader.read()
     if reader.problems:
         raise Refused(reader.problems)
@@ -75,7 +76,7 @@ def environment(
 class _Reader:
     """Reads one body; every key is taken once, and what is left over is a problem."""
 
-    def __init__(self, args: CreateArgs, users: frozenset[str]) -> None:
+    def __init__(self, args: CreateArgs, users: frozenset[str] | None) -> None:
         self.name = args.name
         self.users = users
         self.body = dict(args.body)
@@ -137,7 +138,7 @@ class _Reader:
         return env
 
     def _user(self, user: str) -> None:
-        if user and user not in self.users:
+        if user and self.users is not None and user not in self.users:
             self._problem("User", f"the local engine runs lanes as the user who runs lanectl, not as {user}")
 
     def _stop_signal(self, name: str) -> int:
@@ -194,6 +195,7 @@ def _size(text: str) -> int | None:
     return int(match[1]) * _SIZE_UNITS[match[2].lower()] if match else None
 
 
-def missing_paths(spec: LocalSpec, exists: Callable[[str], bool]) -> tuple[str, ...]:
-    """Return the mount sources and the working directory that are not there."""
-    return tuple(path for path in dict.fromkeys((*spec.sources, spec.cwd)) if not exists(path))
+def missing_paths(spec: LocalSpec, exists: Callable[[str], bool]) -> tuple[tuple[str, str], ...]:
+    """Return the (key, path) of every mount and the working directory that are not there."""
+    wanted = [("HostConfig.Mounts", source) for source in dict.fromkeys(spec.sources)]
+    return tuple((key, path) for key, path in (*wanted, ("WorkingDir", spec.cwd)) if not exists(path))

@@ -21,7 +21,7 @@ from typing import Any
 
 from lanectl.core.container import Status
 from lanectl.engine import shim
-from lanectl.engine.local_body import MARKER
+from lanectl.engine.local_leftovers import leftovers
 from lanectl.engine.local_store import Entry, try_flock
 from lanectl.errors import EngineError, EngineUnknown, LaneError, NotThere
 from lanectl.ports import Jobs
@@ -94,7 +94,7 @@ def pids(entry: Entry, run: Run) -> frozenset[int]:
     """Return the pids of the container's processes, its supervisor left out; of a lost run, what it left behind."""
     if run.running and run.shim is not None and supervised(entry.directory):
         return frozenset(shim.descendants(run.shim.pid))
-    return frozenset(found.pid for found in leftovers(entry, run)) if run.running or run.lost else frozenset()
+    return frozenset(found.pid for found in leftovers(entry.id, run.main)) if run.running or run.lost else frozenset()
 
 
 @contextlib.contextmanager
@@ -200,55 +200,17 @@ def settle(entry: Entry) -> Run:
 
 
 def _kill_leftovers(entry: Entry, run: Run) -> tuple[Stat, ...]:
-    left = leftovers(entry, run)
+    left = leftovers(entry.id, run.main)
     for found in left:
         shim.kill_exactly(found.pid, found.start_time)
     return left
-
-
-def leftovers(entry: Entry, run: Run) -> tuple[Stat, ...]:
-    """Return the processes that a killed supervisor left: those with the container's mark, or in its session.
-
-    Both are asked because a program may overwrite its environment (setproctitle does), and may leave its session.
-    """
-    if run.main is not None and run.main.boot_id != process.boot_id():
-        return ()
-    everything = process.every_process()
-    session, since = (None, 0) if run.main is None else (run.main.pid, run.main.start_time)
-    # A session's number is free again once its last member is gone: a leader of another start time leads another one.
-    if any(found.pid == session and found.start_time != since for found in everything):
-        session = None
-    mark = f"{MARKER}={entry.id}".encode()
-    return tuple(
-        found
-        for found in everything
-        if not found.ended
-        and found.start_time >= since
-        and ((found.session == session and _ours(found.pid)) or mark in _environ(found.pid))
-    )
-
-
-def _ours(pid: int) -> bool:
-    try:
-        return Path("/proc", str(pid)).stat().st_uid == os.geteuid()
-    except OSError:
-        return False
-
-
-def _environ(pid: int) -> list[bytes]:
-    try:
-        return Path("/proc", str(pid), "environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
 
 
 def _recorded(directory: str) -> Run:
     """What the run record says, whatever became true since."""
     record = shim.read_record(directory)
     if record is None:
-        if not Path(directory).is_dir():
-            raise NotThere(f"{directory} was removed")
-        return Run(0, Status.RUNNING, error=f"both run records in {directory} are damaged")
+        return _damaged(directory)
     number, state = record["run"], record["state"]
     if state == "created" or (state == "failed" and number == 1):
         return Run(number, Status.CREATED, error=record.get("error", ""))
@@ -263,6 +225,15 @@ def _recorded(directory: str) -> Run:
         main=_process(record.get("main"), boot),
         shim=_process(record.get("shim"), boot),
     )
+
+
+def _damaged(directory: str) -> Run:
+    """Taken for running until its lock says that it is not; its log's files tell how often it was started."""
+    try:
+        number = max((run for run, _ in shim.segments(directory)), default=0)
+    except FileNotFoundError as error:
+        raise NotThere(f"{directory} was removed") from error
+    return Run(number, Status.RUNNING, error=f"both run records in {directory} are damaged")
 
 
 def _process(identity: Any, boot: str) -> ProcessId | None:

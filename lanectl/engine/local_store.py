@@ -31,6 +31,7 @@ from lanectl.store.files import ensure_dir, explained, open_regular, read_json, 
 
 LOCK_WITHIN_S = 10.0  # others hold it for milliseconds; longer means that one of them is stopped or its disk hangs
 LOOK_EVERY_S = 0.002
+GONE = ".gone-"  # a removed container's directory until its files are deleted
 SHORT_ID = 12  # characters; Docker's short id. Less is not taken for an id
 
 
@@ -124,7 +125,7 @@ class LocalStore:
 
     def remove(self, entry: Entry) -> None:
         """Forget a container that does not run, and delete its files."""
-        gone = self._containers / f".gone-{entry.id}"
+        gone = self._containers / f"{GONE}{entry.id}"
         with self._changing():
             current = self._find(entry.id)
             if current is None:
@@ -192,11 +193,13 @@ class LocalStore:
             raise NameTaken(f"container {taken[:SHORT_ID]} has the name {name} already")
 
     def _sweep(self) -> None:
-        """Delete what a crash left: directories without a name are removals, or creations that never came to an end."""
+        """Delete what a crash left: removals that did not end, and creations, which have no name and never ran."""
         named = set(self._index().values())
         with explained(self._containers, "read"):
             for directory in self._containers.iterdir():
-                if directory.name not in named:
+                record = shim.read_record(str(directory))
+                never_ran = record is None or record["run"] == 0
+                if directory.name.startswith(GONE) or (directory.name not in named and never_ran):
                     shutil.rmtree(directory, ignore_errors=True)
 
     @contextlib.contextmanager

@@ -31,7 +31,7 @@ PR_SET_CHILD_SUBREAPER = 36
 # and the exit code can be written on a full disk, because the blocks are there from the creation on.
 SLOTS = ("run.0", "run.1")
 SLOT_SIZE = 4096
-MAX_ERROR = 1024  # characters of an error that are kept; far below SLOT_SIZE, whatever they are escaped to
+MAX_ERROR = 512  # bytes of an error that are kept; far below SLOT_SIZE, even if JSON makes six of each
 
 SEGMENT = re.compile(r"log\.(\d{6,})\.(\d{6,})")
 READ_SIZE = 64 * 1024
@@ -228,8 +228,8 @@ class Shim:
             "error": "",
         }
 
-    def start(self) -> OSError | None:
-        """Start the service; return why it could not be, None when it runs."""
+    def start(self) -> str:
+        """Start the service; return why it could not be, empty when it runs."""
         self.output, output = os.pipe()
         failed, failing = os.pipe()
         parent = os.getpid()
@@ -239,16 +239,19 @@ class Shim:
         os.close(output)
         os.close(failing)
         os.set_blocking(self.output, False)
-        answer = os.read(failed, 64)  # ends with the exec, which closes the other side
+        problem = os.read(failed, MAX_ERROR)  # ends with the exec, which closes the other side
         os.close(failed)
-        if answer:
-            os.waitpid(self.pid, 0)
-            return OSError(int(answer), os.strerror(int(answer)))
-        self.record["main"] = [self.pid, (process_start(self.pid) or (0, 0))[1]]
-        return None
+        if problem:
+            status = os.waitpid(self.pid, 0)[1]
+            ended = {"exit_code": os.waitstatus_to_exitcode(status), "finished_at": now()}
+            self.record |= {"error": problem.decode(errors="replace"), **ended}
+        else:
+            self.record["main"] = [self.pid, (process_start(self.pid) or (0, 0))[1]]
+        return str(self.record["error"])
 
     def _become(self, parent: int, output: int, failing: int) -> None:
         """In the child: become the service. It dies with us (a set-user-id program excepted) and leads its session."""
+        trying, code = f"enter {self.plan['cwd']}", NOT_FOUND
         try:
             os.setsid()
             self.libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), *[ctypes.c_ulong(0)] * 3)
@@ -262,11 +265,13 @@ class Shim:
             signal.set_wakeup_fd(-1)
             for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
                 signal.signal(number, signal.SIG_DFL)
+            trying = f"run {self.plan['argv'][0]}"
             os.execvpe(self.plan["argv"][0], self.plan["argv"], self.plan["env"])
         except OSError as error:
-            os.write(failing, str(error.errno).encode())
+            code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+            os.write(failing, f"cannot {trying}: {error.strerror}".encode(errors="replace")[:MAX_ERROR])
         finally:
-            os._exit(NOT_FOUND)
+            os._exit(code)
 
     def watch(self) -> None:
         """Keep the log and reap everything until the service itself ends."""
@@ -341,19 +346,15 @@ def main() -> None:
     while received := os.read(control_fd, READ_SIZE):
         plan += received
     shim = Shim(directory, json.loads(plan))
-    failure = shim.start()
-    if failure is not None:
-        shim.record["error"] = f"cannot run {shim.plan['argv'][0]}: {failure.strerror}"[:MAX_ERROR]
-        shim.record["exit_code"] = NOT_FOUND if isinstance(failure, FileNotFoundError) else NOT_EXECUTABLE
-        shim.record["finished_at"] = now()
-    shim.save("failed" if failure else "running")
-    answer = {"error": shim.record["error"]} if failure else {"pid": shim.pid}
+    problem = shim.start()
+    shim.save("failed" if problem else "running")
+    answer = {"error": problem} if problem else {"pid": shim.pid}
     try:
         os.write(control_fd, json.dumps(answer).encode())
     except OSError:
         pass  # who asked is gone; the service is not
     os.close(control_fd)
-    if failure is None:
+    if not problem:
         shim.watch()
         shim.finish()
 

@@ -143,6 +143,18 @@ def test_T36_what_a_crash_left_is_swept_and_counts_for_nothing(local: LocalServi
     }
 
 
+def test_a_running_container_that_lost_its_name_is_not_swept(local: LocalServices) -> None:
+    local.run("svc", "/bin/sleep", "1000")
+    directory = local.directory("svc")
+    name = local.root / "names" / "svc"
+    target = name.readlink()
+    name.unlink()
+    local.engine.create(local.args("other", "/bin/true"))
+    assert (directory / "config.json").exists()
+    name.symlink_to(target)
+    assert local.see("svc").running
+
+
 def test_the_engines_id_stays(local: LocalServices, tmp_path: Path) -> None:
     first = local.engine.info()
     assert LocalServices(tmp_path).engine.info() == first

@@ -141,6 +141,23 @@ class TestWhatCannotBeHad:
         container = local.see("svc")
         assert (container.status, container.started_at, container.exit_code) == (Status.CREATED, "", None)
 
+    def test_a_working_directory_that_went_away_is_named(self, local: LocalServices, tmp_path: Path) -> None:
+        place = tmp_path / "place"
+        place.mkdir()
+        local.engine.create(local.args("svc", "/bin/true", WorkingDir=str(place)))
+        place.rmdir()
+        with pytest.raises(EngineError, match=f"cannot enter {place}: No such file"):
+            local.engine.start("svc")
+
+    def test_a_running_service_is_started_also_when_its_device_is_gone(self, local: LocalServices) -> None:
+        requests = [{"Driver": "cdi", "DeviceIDs": [GPU]}]
+        local.python("svc", SLEEP, host={"DeviceRequests": requests})
+        (local.cdi / "gpu.json").unlink()
+        local.engine.start("svc")
+        local.engine.kill("svc")
+        with pytest.raises(DeviceUnknown):
+            local.engine.start("svc")
+
     def test_mounts_and_directories_are_looked_for_before_anything_is_made(self, local: LocalServices) -> None:
         with pytest.raises(Refused) as refused:
             local.engine.create(
@@ -338,6 +355,16 @@ class TestIdentity:
         assert main is not None
         assert not alive(main)
         assert local.see("svc").exit_code == 137
+
+    def test_after_damaged_records_a_new_run_still_has_its_log(self, local: LocalServices) -> None:
+        local.run("svc", "/bin/echo", "hello")
+        local.ended("svc")
+        for slot in shim.SLOTS:
+            (local.directory("svc") / slot).write_bytes(b"")
+        assert local.see("svc").status is Status.EXITED
+        local.engine.start("svc")
+        assert local.lines("svc", 1) == ["hello"]
+        assert local.ended("svc").exit_code == 0
 
 
 START = """

@@ -66,7 +66,11 @@ def test_everything_there_can_be() -> None:
     assert spec.sources == ("/model", "/w", "/map")
     assert spec.devices == ("nvidia.com/gpu=GPU-1",)
     assert (spec.log_max_size, spec.log_max_files) == (8192, 2)
-    assert missing_paths(spec, lambda path: path != "/w") == ("/w",)
+    assert missing_paths(spec, lambda path: path == "/model") == (
+        ("HostConfig.Mounts", "/w"),
+        ("HostConfig.Mounts", "/map"),
+        ("WorkingDir", "/srv"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,6 +128,10 @@ def test_a_mount_that_is_not_identity_is_named(bind: str) -> None:
 )
 def test_a_key_it_cannot_honour_is_named(key: str, value: Any) -> None:
     assert refused({key: value}) == [key]
+
+
+def test_who_only_looks_is_not_compared_with_the_user() -> None:
+    assert read_body(CreateArgs("server", {**BODY, "User": "somebody"})).argv == ("/bin/serve",)
 
 
 @pytest.mark.parametrize("name", ["", "a", "../escape", "a/b", ".hidden", "-x", "a b", "a\n"])
