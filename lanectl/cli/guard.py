@@ -17,6 +17,6 @@ def guard(
 ) -> None:
     """Watch over a swap and restore production when its process dies. Started by `lanectl swap` itself."""
     from lanectl import wiring
-    from lanectl.actions.guard import guard as watch_over
+    from lanectl.actions.guarding import guard as watch_over
 
     watch_over(wiring.build_station(options.settings(context)), swap, alive_fd, ready_fd)
