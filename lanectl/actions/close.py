@@ -45,7 +45,7 @@ def closing_outcome(state: SwapState, *, refused: bool, recovering: bool) -> str
     if state.committed:
         return outcome_text(Outcome.PROMOTED)
     if recovering:
-        return outcome_text(Outcome.RECOVERED, state.failure.step if state.failure else state.pending or state.phase)
+        return outcome_text(Outcome.RECOVERED, state.failure.step if state.failure else state.left_at)
     if state.interrupted:
         return outcome_text(Outcome.INTERRUPTED)
     if state.kind in BROUGHT_BACK:

@@ -7,6 +7,7 @@ import types
 import typing
 from collections.abc import Mapping
 from enum import Enum
+from functools import cache
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from lanectl.errors import LaneError
@@ -96,6 +97,7 @@ def _read_dataclass(kind: type, value: Any, path: str) -> Any:
         raise CodecError(f"{path}: {error}") from None
 
 
+@cache
 def _hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=False, globalns=vars(typing) | vars(_module(kind)))
 

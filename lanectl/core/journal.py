@@ -150,8 +150,8 @@ class Stuck:
 class SwapState:
     """The fold of a journal. `owed` is the restore target: old production, after `committed` the promoted lane.
 
-    `pending`: a step that began and has no outcome. `shm`: shared-memory files of the candidate, removed once it is
-    gone. `guest`: a parked lane that is started again instead of a new candidate (a rollback); it is stopped, never
+    `left_at`: the step or phase at which the first `resumed` record found it. `pending`: a step that began and has no
+    outcome. `shm`: shared-memory files of the candidate, removed once it is gone. `guest`: a parked lane that is started again instead of a new candidate (a rollback); it is stopped, never
     removed, when it is not owed. `supersedes`: open swaps whose debts this one takes over once it is armed.
     `from_dark`: production was not serving when the swap opened. `deadline`: monotonic seconds of `boot_id`.
     """
@@ -179,6 +179,7 @@ class SwapState:
     failure: Failure | None = None
     interrupted: bool = False
     resumed: int = 0
+    left_at: str = ""
     stuck: Stuck | None = None
     times_stuck: int = 0
     closed: str | None = None
@@ -289,7 +290,8 @@ def _committed(state: SwapState, record: Record) -> SwapState:
 
 
 def _resumed(state: SwapState, record: Record) -> SwapState:
-    return replace(state, resumed=state.resumed + 1, stuck=None)
+    left_at = state.left_at or state.pending or state.phase
+    return replace(state, resumed=state.resumed + 1, stuck=None, left_at=left_at)
 
 
 def _stuck(state: SwapState, record: Record) -> SwapState:
