@@ -11,8 +11,8 @@ from lanectl.core.container import CreateArgs
 from lanectl.core.lane import Restart
 from lanectl.engine.docker import DockerEngine
 from tests.contract.harness import Script
+from tests.support.docker_engine import DockerEngine as RealEngine
 from tests.support.engine_api import call
-from tests.support.engine_fixture import DockerEngine as RealEngine
 from tests.support.engine_images import LABEL
 
 MARKS = (pytest.mark.engine,)

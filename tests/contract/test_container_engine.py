@@ -328,7 +328,7 @@ class TestRemove:
             except Exception as error:
                 failed.append(error)
 
-        threads = [threading.Thread(target=remove) for _ in range(4)]
+        threads = [threading.Thread(target=remove, daemon=True) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -489,7 +489,7 @@ class TestLogs:
         log = harness.engine.logs(container_id)
         assert next(log) == "only"
         rest: list[str] = []
-        reader = threading.Thread(target=lambda: rest.extend(log))
+        reader = threading.Thread(target=lambda: rest.extend(log), daemon=True)
         reader.start()
         time.sleep(0.05)  # not to wait for a state: so that the reader is most likely blocked when it is closed
         began = time.monotonic()
