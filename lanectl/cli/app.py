@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
@@ -13,8 +10,7 @@ import typer
 
 import lanectl
 from lanectl.cli import guard, lanes, logs, options, plan, recover, render, status, swap
-from lanectl.cli.quick import QuickCommand, QuickGroup
-from lanectl.core.log_lines import one_line
+from lanectl.cli.quick import plain
 from lanectl.errors import ExitCode, LaneError
 from lanectl.settings import Settings
 
@@ -22,7 +18,6 @@ PROGRAM = "lanectl"
 
 app = typer.Typer(
     name=PROGRAM,
-    cls=QuickGroup,
     rich_markup_mode=None,  # rich costs 0.05 s, and help is read in pipes and on slow consoles too
     pretty_exceptions_enable=False,
     help="Switch serving lanes safely: stop production, prove and measure a candidate, put production back.",
@@ -31,11 +26,11 @@ app = typer.Typer(
 
 
 def _add(to: typer.Typer, function: Callable[..., Any], name: str, *, hidden: bool = False) -> None:
-    to.command(name, cls=QuickCommand, epilog=options.EPILOG, hidden=hidden)(function)
+    to.command(name, epilog=options.EPILOG, hidden=hidden)(function)
 
 
 def _group(name: str, text: str, commands: dict[str, Callable[..., Any]]) -> None:
-    group = typer.Typer(cls=QuickGroup, rich_markup_mode=None, no_args_is_help=True, help=text)
+    group = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=text)
     for command, function in commands.items():
         _add(group, function, command)
     app.add_typer(group, name=name)
@@ -85,7 +80,7 @@ def run(words: Sequence[str]) -> int:
     render.prepare()
     as_json = options.json_wanted(words)
     given = Settings(json=as_json, command=(PROGRAM, *words))
-    command: Any = typer.main.get_command(app)
+    command = plain(typer.main.get_command(app))
     try:
         code = command.main(args=options.hoist(words), prog_name=PROGRAM, standalone_mode=False, obj=given)
         return code if isinstance(code, int) else ExitCode.OK
@@ -116,6 +111,8 @@ def _usage(error: Exception) -> LaneError | None:
 
 def _fault(error: Exception) -> LaneError:
     """Keep the traceback in a private file and say where: a person at the Station needs the one line, not the stack."""
+    from lanectl.core.log_lines import one_line
+
     what = one_line(f"{type(error).__name__}: {error}")
     return LaneError(
         f"this is a fault in lanectl: {what}",
@@ -125,6 +122,10 @@ def _fault(error: Exception) -> LaneError:
 
 
 def _keep_traceback(error: Exception) -> str:
+    import os
+    import tempfile
+    import traceback
+
     text = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")
     try:
         fd, path = tempfile.mkstemp(prefix="lanectl-fault-", suffix=".txt")  # its files are 0600

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -122,6 +120,8 @@ def render_lane(
     if settings.json:
         render.emit({"docker_run": runs})
     else:
+        import shlex
+
         for words in runs.values():
             render.out(shlex.join(words))
     return 0
@@ -132,6 +132,8 @@ def schema(
     station: Annotated[bool, typer.Option("--station", help="Of station.yaml instead of a lane.")] = False,
 ) -> int:
     """Print the JSON Schema of a lane file, for editors."""
+    import json
+
     from lanectl.site.json_schema import lane_schema, station_schema
 
     render.out(json.dumps(station_schema() if station else lane_schema(), indent=2))

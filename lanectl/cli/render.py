@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -37,12 +36,12 @@ def err(text: str = "") -> None:
 
 def emit(value: Mapping[str, Any]) -> None:
     """Print a result as one JSON object with its format version."""
-    out(json.dumps({"v": FORMAT, **value}, indent=2, ensure_ascii=False, default=str))
+    out(_json({"v": FORMAT, **value}, indent=2))
 
 
 def emit_line(value: Mapping[str, Any]) -> None:
     """Print one of many results as a JSON object on one line (JSON lines): a log has no end to wait for."""
-    out(json.dumps({"v": FORMAT, **value}, ensure_ascii=False, default=str))
+    out(_json({"v": FORMAT, **value}))
 
 
 def interactive() -> bool:
@@ -105,6 +104,12 @@ def error_json(error: LaneError) -> dict[str, Any]:
             {"where": one.where, "path": one.path, "message": one.message, "hint": one.hint} for one in error.problems
         ]
     return found
+
+
+def _json(value: Mapping[str, Any], indent: int | None = None) -> str:
+    import json
+
+    return json.dumps(value, indent=indent, ensure_ascii=False, default=str)
 
 
 def _write(stream: TextIO, text: str) -> None:
