@@ -125,3 +125,17 @@ def _read_to_end(fd: int, within_s: float) -> bytes | None:
 def _not_started(name: str, reason: str) -> LaneError:
     hint = None if os.geteuid() == 0 else "without root, detached jobs need a user manager: loginctl enable-linger"
     return LaneError(f"the job {name} could not be started: {reason}", hint, ExitCode.REFUSED)
+
+
+def unit_enabled(name: str) -> bool | None:
+    """Say whether systemd starts this unit at boot; None where systemd does not run (or does not answer)."""
+    systemctl = shutil.which("systemctl") if SYSTEMD_RUNS.is_dir() else None
+    if systemctl is None:
+        return None
+    try:
+        asked = subprocess.run(
+            [systemctl, "is-enabled", "--quiet", name], timeout=START_WITHIN_S, check=False, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return asked.returncode == 0

@@ -12,7 +12,7 @@ from typing import Any
 from lanectl.actions.station import Measured, Station
 from lanectl.clock import SystemClock
 from lanectl.core.site import Site
-from lanectl.jobs import DetachedJobs
+from lanectl.jobs import DetachedJobs, unit_enabled
 from lanectl.logs import OperatorLog
 from lanectl.ports import ContainerEngine, Gpus
 from lanectl.probes.http import HttpProber
@@ -42,6 +42,7 @@ def build_station(settings: Settings) -> Station:
         log=OperatorLog(verbose=settings.verbose),
         measure=_measure,
         in_flight=_in_flight,
+        unit_enabled=unit_enabled,
         command=settings.command,
         boot_id=boot_id(),
         environ=settings.environ,

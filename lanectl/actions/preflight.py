@@ -14,12 +14,16 @@ from lanectl.actions.station import Station
 from lanectl.core.container import Container, EngineInfo
 from lanectl.core.lane import Lane
 from lanectl.core.owed import Owed
+from lanectl.core.units import recover_service_name
 from lanectl.errors import LaneError, Problem
 from lanectl.site.local_rules import local_problems
 from lanectl.site.manifest import file_sha256
 
 # Programs that are known to act on lanes by themselves: they would start or kill containers in the middle of a swap.
 FOREIGN_CONTROLLERS = ("sidecar_watchdog.py", "controller.py", "promote-v19", "swap-to-m3v2.sh")
+LOGIND = Path("/run/systemd/system")  # sd_booted(3)
+LOGIND_CONF = Path("/etc/systemd/logind.conf")
+LAST_SYSTEM_UID = 999  # logind never removes the IPC objects of system users (source: logind.conf(5), RemoveIPC)
 RECOVERY_STEP = "watchdog, requires and gates are read and checked, and not enforced yet"
 
 
@@ -274,6 +278,19 @@ def _host(case: _Case) -> Iterator[Problem]:
         )
 
 
+def _recover_unit(case: _Case) -> Iterator[Problem]:
+    """Where systemd runs, something must bring production back after a power cut, unless the operator waived it."""
+    if case.station.site.reboot_recovery != "required":
+        return
+    name = recover_service_name(case.station.site)
+    if case.station.unit_enabled(name) is False:
+        yield Problem(
+            "reboot recovery",
+            f"{name} is not enabled: after a power cut nothing would bring production back",
+            hint="`sudo lanectl units --install` and the systemctl line it prints; or `reboot_recovery: accepted`",
+        )
+
+
 def _page_cache(case: _Case) -> Iterator[Problem]:
     if case.lane.drop_page_cache and not os.access("/proc/sys/vm/drop_caches", os.W_OK):
         yield Problem("before_boot.drop_page_cache", "needs root", hint="run lanectl as root, or leave it out")
@@ -311,6 +328,28 @@ _CHECKS: tuple[Callable[[_Case], Iterator[Problem]], ...] = (
     _production_serves,
     _one_lane_a_gpu,
     _host,
+    _recover_unit,
     _page_cache,
 )
-_WATCHES: tuple[Callable[[_Case], Iterator[Problem]], ...] = (_foreign_controllers,)
+
+
+def _remove_ipc(case: _Case) -> Iterator[Problem]:
+    """RemoveIPC deletes a user's shared memory at logout (source: logind.conf(5)), a lane's counters with it."""
+    shares = case.lane.shm or any(service.ipc == "host" for service in case.lane.services)
+    if not shares or os.geteuid() <= LAST_SYSTEM_UID or not LOGIND.is_dir() or _keeps_ipc():
+        return
+    yield Problem(
+        "logind",
+        "RemoveIPC is not off: logging out may delete the shared memory of a lane with host IPC",
+        hint="set RemoveIPC=no in /etc/systemd/logind.conf, or run the swap with --detach from a system user",
+    )
+
+
+def _keeps_ipc() -> bool:
+    files = [LOGIND_CONF, *sorted(LOGIND_CONF.parent.glob("logind.conf.d/*.conf"))]
+    lines = [line.strip().lower() for file in files if file.is_file() for line in file.read_text().splitlines()]
+    said = [line.partition("=")[2].strip() for line in lines if line.startswith("removeipc")]
+    return bool(said) and said[-1] in ("no", "false", "0", "off")
+
+
+_WATCHES: tuple[Callable[[_Case], Iterator[Problem]], ...] = (_foreign_controllers, _remove_ipc)

@@ -8,7 +8,8 @@ from typing import Any
 
 from lanectl.actions.station import Station
 from lanectl.actions.timeline import Timeline, timeline
-from lanectl.core.journal import Failure, Kind, Record
+from lanectl.core.journal import Failure, Kind, Record, fold
+from lanectl.core.swap import Outcome
 from lanectl.errors import ExitCode, Problem
 from lanectl.store.journal import Journal
 
@@ -36,10 +37,17 @@ class SwapReport:
 
 def report(station: Station, journal: Journal, outcome: str, notices: Sequence[Problem] = ()) -> SwapReport:
     """Given a closed journal, return how it ended."""
-    state = journal.state
+    return report_of(station, journal.records, outcome, notices)
+
+
+def report_of(station: Station, records: Sequence[Record], outcome: str, notices: Sequence[Problem] = ()) -> SwapReport:
+    """Given a closed journal's records, return how it ended."""
+    state = fold(records)
     exit_code = ExitCode.OK
     if state.interrupted:
         exit_code = ExitCode.INTERRUPTED
+    elif outcome == Outcome.REFUSED:
+        exit_code = ExitCode.REFUSED
     elif state.failure is not None:
         exit_code = ExitCode.CANDIDATE
     return SwapReport(
@@ -49,9 +57,9 @@ def report(station: Station, journal: Journal, outcome: str, notices: Sequence[P
         outcome=outcome,
         exit_code=exit_code,
         restored=state.owed.label if state.owed else None,
-        timeline=timeline(journal.records),
+        timeline=timeline(records),
         failure=state.failure,
-        tail=_tail(journal.records),
+        tail=_tail(records),
         measured=state.done.get("measure"),
         notices=tuple(str(notice) for notice in notices),
         folder=str(station.state.swap(state.swap)),

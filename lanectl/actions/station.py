@@ -57,6 +57,7 @@ class Station:
     """The machine and site an action works on.
 
     `in_flight`: given a server's base URL and API key, how many requests it runs and holds waiting; None: cannot tell.
+    `unit_enabled`: whether a systemd unit is enabled; None where systemd does not run.
     """
 
     site: Site
@@ -70,6 +71,7 @@ class Station:
     log: Logger
     measure: Measure
     in_flight: Callable[[str, str | None], int | None]
+    unit_enabled: Callable[[str], bool | None]
     command: tuple[str, ...]
     boot_id: str
     environ: Mapping[str, str] = field(default_factory=dict)

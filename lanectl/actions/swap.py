@@ -29,13 +29,17 @@ from lanectl.store.journal import Journal
 
 @dataclass(frozen=True, slots=True)
 class SwapRequest:
-    """What the operator asked for. `profile` None: the lane's own, else `general`; only read with `measure`."""
+    """What the operator asked for. `profile` None: the lane's own, else `general`; only read with `measure`.
+
+    `swap_id`: given when the swap runs as a job that others follow by its id; else one is made.
+    """
 
     label: str
     measure: bool = False
     keep: bool = False
     from_dark: bool = False
     profile: str | None = None
+    swap_id: str | None = None
 
 
 def swap(station: Station, request: SwapRequest, progress: Progress, interrupts: Interrupts) -> SwapReport:
@@ -47,7 +51,7 @@ def swap(station: Station, request: SwapRequest, progress: Progress, interrupts:
     with locked(station) as lock:
         refuse_unfinished(station)
         lane = load_lane(station.site, request.label, public=request.keep)
-        swap_id = station.new_swap_id(lane.label)
+        swap_id = request.swap_id or station.new_swap_id(lane.label)
         lock.update(swap=swap_id, phase="PREFLIGHT")
         return _swap_locked(station, request, lane, swap_id, Telling(progress, lock), interrupts)
 

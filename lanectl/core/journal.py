@@ -151,9 +151,10 @@ class SwapState:
     """The fold of a journal. `owed` is the restore target: old production, after `committed` the promoted lane.
 
     `left_at`: the step or phase at which the first `resumed` record found it. `pending`: a step that began and has no
-    outcome. `shm`: shared-memory files of the candidate, removed once it is gone. `guest`: a parked lane that is started again instead of a new candidate (a rollback); it is stopped, never
-    removed, when it is not owed. `supersedes`: open swaps whose debts this one takes over once it is armed.
-    `from_dark`: production was not serving when the swap opened. `deadline`: monotonic seconds of `boot_id`.
+    outcome. `shm`: shared-memory files of the candidate, removed once it is gone. `guest`: a parked lane that is
+    started again instead of a new candidate (a rollback); it is stopped, never removed, when it is not owed.
+    `supersedes`: open swaps whose debts this one takes over once it is armed. `from_dark`: production was not serving
+    when the swap opened. `deadline`: monotonic seconds of `boot_id`.
     """
 
     swap: str
