@@ -17,6 +17,7 @@ from lanectl.core.container import Status
 from lanectl.core.lane import Restart
 from lanectl.engine import shim
 from lanectl.engine.local import LocalEngine
+from lanectl.engine.local_run import supervised
 from lanectl.errors import DeviceUnknown, EngineError, NameTaken, NotThere, Refused
 from lanectl.jobs import DetachedJobs
 from lanectl.store.process import alive, identify, stat
@@ -359,6 +360,7 @@ class TestIdentity:
     def test_after_damaged_records_a_new_run_still_has_its_log(self, local: LocalServices) -> None:
         local.run("svc", "/bin/echo", "hello")
         local.ended("svc")
+        until(lambda: not supervised(str(local.directory("svc"))), SOON_S, "its supervisor has ended")
         for slot in shim.SLOTS:
             (local.directory("svc") / slot).write_bytes(b"")
         assert local.see("svc").status is Status.EXITED
@@ -371,6 +373,7 @@ START = """
 import sys
 from pathlib import Path
 from lanectl.engine.local import LocalEngine
+from lanectl.engine.local_run import supervised
 engine = LocalEngine(Path(sys.argv[1]), [])
 engine.start("svc")
 print(engine.inspect("svc").pid, flush=True)
