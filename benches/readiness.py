@@ -16,10 +16,10 @@ import statistics
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 from lanectl.actions.ready import Served, wait_ready
+from lanectl.clock import SystemClock
 from lanectl.core.container import CreateArgs
 from lanectl.core.lane import Completion, Ready, Service
 from lanectl.engine.environment import reference
@@ -70,17 +70,6 @@ else:
     note()
 server.serve_forever()
 """
-
-
-class SystemClock:
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def wall(self) -> str:
-        return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
 
 
 def late_ms(engine: LocalEngine, image: str, case: str, boot_s: float, folder: Path) -> float:

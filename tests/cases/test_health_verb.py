@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from lanectl.actions import health
 from lanectl.actions.health import HealthReport, base_url_of, check_lane, check_url
+from lanectl.clock import SystemClock
 from lanectl.core.health import HttpSample, HttpTarget, Reason
 from lanectl.core.lane import Completion, Lane, Ready, Service
 from lanectl.errors import ExitCode, LaneError
@@ -29,9 +30,8 @@ from tests.support.ladder_server import (
     Reply,
     models,
 )
-from tests.support.real_clock import RealClock
 
-CLOCK = RealClock()
+CLOCK = SystemClock()
 SOON = Completion(1, 0.3)
 
 

@@ -13,6 +13,7 @@ import pytest
 from lanectl.actions.errand import Errand
 from lanectl.actions.look import look
 from lanectl.actions.ready import ReadyReport, Served, wait_ready
+from lanectl.clock import SystemClock
 from lanectl.core.container import Status
 from lanectl.core.health import HttpSample, HttpTarget, Kind, Owner, Reason, Rung
 from lanectl.core.lane import Completion, Fact, Ready, Service
@@ -21,7 +22,6 @@ from lanectl.probes.http import HttpProber
 from tests.support.ladder_server import COMPLETIONS, HEALTH, MAX_MODEL_LEN, MODEL, LadderServer, Reply, models
 from tests.support.one_container import ID, Lines, OneContainer
 from tests.support.poll import until
-from tests.support.real_clock import RealClock
 
 WITHIN_S = 20.0  # longer than anything here takes
 READY = Ready(
@@ -56,7 +56,7 @@ class Boot:
         return wait_ready(
             engine=self.engine,
             prober=self.prober,
-            clock=RealClock(),
+            clock=SystemClock(),
             container_id=ID,
             service=self.service,
             served=self.served,

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from lanectl.actions.release import wait_released
+from lanectl.clock import SystemClock
 from lanectl.core.lane import GpuMemory
 from lanectl.probes.gpu import NvmlGpus
 from tests.support.poll import until
-from tests.support.real_clock import RealClock
 
 HOLD_MIB = 4096
 HOLD_GPU = Path(__file__).parents[1] / "support" / "hold_gpu.py"
@@ -80,7 +80,7 @@ def test_a_killed_process_s_memory_is_seen_to_come_back(
     killed = time.monotonic()
     report = wait_released(
         gpus=gpus,
-        clock=RealClock(),
+        clock=SystemClock(),
         memory=GpuMemory("gpu", uuid, above_idle_mib=64, stable_s=0.3, within_s=30.0),
         idle_mib=idle_mib,
         check=lambda: None,
