@@ -77,6 +77,12 @@ def test_T02_health_200_but_generation_hangs(behaviour: Behaviour, deadlines: De
     assert record.t_done is not None
 
 
+def test_the_limit_for_connecting_is_no_limit_for_the_answer() -> None:
+    with MockEngine(Behaviour(step_s=0.7)) as engine:
+        record = one_request(engine.url, max_tokens=2, deadlines=Deadlines(0.3, first_byte_s=20, whole_s=30))
+    assert record.error is None
+
+
 def _streams(engine: MockEngine, count: int) -> list[Stream]:
     shape = RequestShape(MODEL, 50)
     return [Stream(Endpoint.parse(engine.url), shape.body("x", "5a17"), f"r{i}") for i in range(count)]
@@ -99,6 +105,27 @@ def test_a_stop_ends_every_stream_and_thread_and_passes_on() -> None:
         for stream in streams:
             assert stream.capture.failure == "aborted: the measurement was stopped"
             assert stream.capture.t_done is not None
+    until(lambda: threading.active_count() <= before, 10, "all threads ended")
+
+
+def test_when_a_thread_cannot_start_the_others_do_not_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(threading.Thread):
+        started = 0
+
+        def start(self) -> None:
+            Full.started += self.name.endswith("(follow)")  # the mock engine's threads are of this class too
+            if Full.started == 3:
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    before = threading.active_count()
+    with MockEngine() as engine:
+        streams = _streams(engine, 4)
+        with monkeypatch.context() as patch:
+            patch.setattr("lanectl.measure.driver.threading.Thread", Full)
+            with pytest.raises(RuntimeError, match="new thread"):
+                run_together(streams, PATIENT, nothing)
+        assert engine.bodies == []
     until(lambda: threading.active_count() <= before, 10, "all threads ended")
 
 

@@ -313,14 +313,14 @@ def metrics_text(engine: MockEngine) -> str:
     put("vllm:iteration_tokens_total", "histogram", counts.get("steps", 0), "_count")
     ages = {"new": ("",), "old": ("old",), "both": ("", "old")}[behaviour.metrics]
     for age in ages:
-        # Where both names are there, the old one is made to differ, so that adding or preferring it would show.
-        skew = 1000 if len(ages) == 2 and age else 0
+        # Where both names are there, the old one grows otherwise, so that adding or preferring it would show.
+        wrong = 3 if len(ages) == 2 and age else 1
         latency = "vllm:time_per_output_token_seconds" if age else "vllm:inter_token_latency_seconds"
-        put(latency, "histogram", counts.get("gap_s", 0) + skew, "_sum")
-        put(latency, "histogram", counts.get("gaps", 0) + skew, "_count")
+        put(latency, "histogram", counts.get("gap_s", 0) * wrong, "_sum")
+        put(latency, "histogram", counts.get("gaps", 0), "_count")
         prefix = "vllm:gpu_prefix_cache" if age else "vllm:prefix_cache"
-        put(f"{prefix}_queries", "counter", counts.get("looked_up", 0) + skew, "_total")
-        put(f"{prefix}_hits", "counter", counts.get("hits", 0) + skew, "_total")
+        put(f"{prefix}_queries", "counter", counts.get("looked_up", 0), "_total")
+        put(f"{prefix}_hits", "counter", counts.get("hits", 0) * wrong, "_total")
     if behaviour.drafts:
         for name, count in (("drafts", "drafts"), ("draft_tokens", "drafted"), ("accepted_tokens", "accepted")):
             put(f"vllm:spec_decode_num_{name}", "counter", counts.get(count, 0), "_total")

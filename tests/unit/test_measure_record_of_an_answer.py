@@ -75,6 +75,13 @@ def test_a_tool_call_is_a_first_token_and_an_answer() -> None:
     assert found.t_last_token == SENT + 20 * MS
 
 
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+def test_reasoning_is_text_under_both_of_its_names(name: str) -> None:
+    found = record((10, chunk({name: "hm"})), (20, chunk({"content": "yes"}, finish="stop")), (30, usage(5) + DONE))
+    assert found.ok
+    assert (found.t_first_token, found.t_first_answer) == (SENT + 10 * MS, SENT + 20 * MS)
+
+
 def test_details_of_the_usage_are_kept_where_given() -> None:
     details = {"completion_tokens_details": {"reasoning_tokens": 1}, "prompt_tokens_details": {"cached_tokens": 4}}
     found = record((10, chunk({"content": "a"}, [1], "stop")), (20, usage(1, **details) + DONE))
