@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -74,7 +75,7 @@ class ReferenceServer:
         self._environment = {**os.environ, "REFERENCE_FAULTS": faults}
         self._wait = wait
         self.lines: list[str] = []
-        self.raw_log = b""
+        self.log_pieces: list[bytes] = []  # as they were read
         self.port = 0
 
     def __enter__(self) -> Self:
@@ -111,8 +112,7 @@ class ReferenceServer:
 
     def engine_process(self) -> int:
         """The process id of the engine behind the server."""
-        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="ascii") as children:
-            return int(children.read().split()[0])
+        return int(Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()[0])
 
     def connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_WITHIN_S)
@@ -184,7 +184,7 @@ class ReferenceServer:
         assert self.process.stdout is not None
         pending = b""
         while piece := os.read(self.process.stdout.fileno(), 65536):
-            self.raw_log += piece
+            self.log_pieces.append(piece)
             *lines, pending = (pending + piece).split(b"\n")
             self.lines += [line.decode() for line in lines]
             for line in lines:

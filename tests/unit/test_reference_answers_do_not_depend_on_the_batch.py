@@ -21,7 +21,9 @@ VOCABULARY = len(Tokenizer())
 def prompts(count: int) -> list[list[int]]:
     """Prompts of many lengths, from one token to several steps' worth."""
     dice = random.Random(count)
-    return [[dice.randrange(5, VOCABULARY) for _ in range(dice.choice([1, 2, 15, 16, 17, 40, 90]))] for _ in range(count)]
+    return [
+        [dice.randrange(5, VOCABULARY) for _ in range(dice.choice([1, 2, 15, 16, 17, 40, 90]))] for _ in range(count)
+    ]
 
 
 @pytest.mark.parametrize("shape", ["tiny", "small"])
@@ -49,7 +51,9 @@ def test_with_a_prefix_from_the_cache_and_without() -> None:
     engine = scheduler()
     first = run(engine, {0: [ask(1, prompt)]})[1]
     cached: list[int] = []
-    again = run(engine, {0: [ask(2, prompt)]}, lambda report: cached.extend(a.cached_tokens for a in report.admissions))[2]
+    again = run(
+        engine, {0: [ask(2, prompt)]}, lambda report: cached.extend(a.cached_tokens for a in report.admissions)
+    )[2]
     assert cached[0] > 0
     assert again == first
 

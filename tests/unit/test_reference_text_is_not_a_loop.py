@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from lanectl.reference.messages import Abort, Submit
 from lanectl.reference.tokenizer import END, Tokenizer
 from tests.support.reference_model import ask, run, scheduler
@@ -24,6 +26,7 @@ PROMPTS = (
 )
 
 
+@cache
 def _texts(shape: str, seed: str) -> list[list[int]]:
     tokenizer = Tokenizer()
     submits: list[Submit | Abort] = [

@@ -10,7 +10,9 @@ from lanectl.reference.tokenizer import ASSISTANT, BEGIN, END, SYSTEM, USER, Tok
 
 TOKENIZER = Tokenizer()
 SPECIALS = {BEGIN, END, SYSTEM, USER, ASSISTANT}
-TEXTS = st.text() | st.sampled_from([" the river", "naïve café — 日本 😀…", "\u2028\u2029\x85", "def f(x):\n    return {}"])
+TEXTS = st.text() | st.sampled_from(
+    [" the river", "naïve café — 日本 😀…", "\u2028\u2029\x85", "def f(x):\n    return {}"]
+)
 
 
 @given(TEXTS)
