@@ -71,10 +71,10 @@ class Station:
     log: Logger
     measure: Measure
     in_flight: Callable[[str, str | None], int | None]
-    unit_enabled: Callable[[str], bool | None]
     command: tuple[str, ...]
     boot_id: str
     environ: Mapping[str, str] = field(default_factory=dict)
+    unit_enabled: Callable[[str], bool | None] = lambda name: None
 
     def production(self) -> Production:
         return production_store.load(self.state.production)
