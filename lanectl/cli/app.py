@@ -15,39 +15,52 @@ from lanectl.errors import ExitCode, LaneError
 from lanectl.settings import Settings
 
 PROGRAM = "lanectl"
+Commands = dict[str, Callable[..., Any]]
 
-app = typer.Typer(
-    name=PROGRAM,
-    rich_markup_mode=None,  # rich costs 0.05 s, and help is read in pipes and on slow consoles too
-    pretty_exceptions_enable=False,
-    help="Switch serving lanes safely: stop production, prove and measure a candidate, put production back.",
-    epilog="Exit codes and what to do about each: docs/runbook.md.",
-)
+# In the order in which help lists them.
+COMMANDS: Commands = {
+    "swap": swap.swap,
+    "plan": plan.plan,
+    "status": status.status,
+    "health": status.health,
+    "recover": recover.recover,
+    "adopt": recover.adopt,
+    "render": lanes.render_lane,
+    "schema": lanes.schema,
+    "logs": logs.logs,
+    "guard": guard.guard,
+}
+GROUPS: dict[str, tuple[str, Commands]] = {
+    "lanes": ("The site's lanes.", {"list": lanes.list_, "show": lanes.show, "validate": lanes.validate}),
+    "audit": ("Who did what, and when.", {"log": logs.audit_log, "verify": logs.audit_verify}),
+}
+HIDDEN = ("guard",)  # for lanectl itself
 
 
-def _add(to: typer.Typer, function: Callable[..., Any], name: str, *, hidden: bool = False) -> None:
-    to.command(name, epilog=options.EPILOG, hidden=hidden)(function)
+def command_line(wanted: str | None = None) -> Any:
+    """Return the root command with all its subcommands, or with the wanted one only (making all costs 10 ms)."""
+    app = typer.Typer(
+        name=PROGRAM,
+        rich_markup_mode=None,  # rich costs 50 ms, and help is read in pipes and on slow consoles too
+        pretty_exceptions_enable=False,
+        help="Switch serving lanes safely: stop production, prove and measure a candidate, put production back.",
+        epilog="Exit codes and what to do about each: docs/runbook.md.",
+    )
+    app.callback(invoke_without_command=True)(root)
+    known = {*COMMANDS, *GROUPS}
+    names = {wanted} if wanted in known else known
+    _add(app, {name: function for name, function in COMMANDS.items() if name in names})
+    for name, (text, commands) in GROUPS.items():
+        if name in names:
+            group = typer.Typer(rich_markup_mode=None, help=text)
+            _add(group, commands)
+            app.add_typer(group, name=name)
+    return plain(typer.main.get_command(app))
 
 
-def _group(name: str, text: str, commands: dict[str, Callable[..., Any]]) -> None:
-    group = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=text)
-    for command, function in commands.items():
-        _add(group, function, command)
-    app.add_typer(group, name=name)
-
-
-_add(app, swap.swap, "swap")
-_add(app, plan.plan, "plan")
-_add(app, status.status, "status")
-_add(app, status.health, "health")
-_add(app, recover.recover, "recover")
-_add(app, recover.adopt, "adopt")
-_group("lanes", "The site's lanes.", {"list": lanes.list_, "show": lanes.show, "validate": lanes.validate})
-_add(app, lanes.render_lane, "render")
-_add(app, lanes.schema, "schema")
-_add(app, logs.logs, "logs")
-_group("audit", "Who did what, and when.", {"log": logs.audit_log, "verify": logs.audit_verify})
-_add(app, guard.guard, "guard", hidden=True)
+def _add(app: typer.Typer, commands: Commands) -> None:
+    for name, function in commands.items():
+        app.command(name, epilog=options.EPILOG, hidden=name in HIDDEN)(function)
 
 
 def _version(wanted: bool) -> None:
@@ -56,7 +69,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit()
 
 
-@app.callback(invoke_without_command=True)
 def root(
     context: typer.Context,
     site: Annotated[
@@ -68,6 +80,7 @@ def root(
         bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
     ] = False,
 ) -> int | None:
+    """What stands before the command: the global options become the settings."""
     context.obj = replace(options.settings(context), site=site, json=json_, verbose=verbose)
     if context.invoked_subcommand is None:
         render.err(context.get_help())
@@ -80,9 +93,10 @@ def run(words: Sequence[str]) -> int:
     render.prepare()
     as_json = options.json_wanted(words)
     given = Settings(json=as_json, command=(PROGRAM, *words))
-    command = plain(typer.main.get_command(app))
+    hoisted = options.hoist(words)
     try:
-        code = command.main(args=options.hoist(words), prog_name=PROGRAM, standalone_mode=False, obj=given)
+        command = command_line(options.command_of(hoisted))
+        code = command.main(args=hoisted, prog_name=PROGRAM, standalone_mode=False, obj=given)
         return code if isinstance(code, int) else ExitCode.OK
     except LaneError as error:
         render.failure(error, as_json=as_json)

@@ -37,6 +37,14 @@ def hoist(words: Sequence[str]) -> list[str]:
     return [*front, *rest]
 
 
+def command_of(words: Sequence[str]) -> str | None:
+    """Given a hoisted command line, return its command's name; None where options come first that are not global."""
+    left = list(words)
+    while left and (left[0] in FLAGS or left[0] == SITE or left[0].startswith(f"{SITE}=")):
+        left = left[2:] if left[0] == SITE else left[1:]
+    return left[0] if left and not left[0].startswith("-") else None
+
+
 def json_wanted(words: Sequence[str]) -> bool:
     """True when the command line asks for JSON, be it right otherwise or not."""
     return "--json" in words[: words.index("--") if "--" in words else len(words)]
