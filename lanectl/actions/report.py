@@ -67,8 +67,8 @@ def report_of(station: Station, records: Sequence[Record], outcome: str, notices
 
 
 def _tail(records: Sequence[Record]) -> tuple[str, ...]:
-    """The log's tail of the first failure that has one: later ones are the way back's."""
+    """The log's tail of the failure, if it has one; one of the way back is not what the operation failed at."""
     for record in records:
-        if record.kind is Kind.FAILED and record.data.get("tail"):
+        if record.kind is Kind.FAILED and record.data.get("tail") and not record.data.get("back"):
             return tuple(str(line) for line in record.data["tail"])
     return ()

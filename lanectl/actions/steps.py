@@ -54,7 +54,7 @@ class WayBack:
         try:
             result = dict(effect() or {})
         except Exception as error:
-            self.record(Kind.FAILED, step, failure_data(error), attempt)
+            self.record(Kind.FAILED, step, {**failure_data(error), "back": True}, attempt)
             raise
         self.record(Kind.DONE, step, result, attempt)
         return result

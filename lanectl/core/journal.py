@@ -151,7 +151,8 @@ class SwapState:
     """The fold of a journal. `owed` is the restore target: old production, after `committed` the promoted lane.
 
     `left_at`: the step or phase at which the first `resumed` record found it. `pending`: a step that began and has no
-    outcome. `shm`: shared-memory files of the candidate, removed once it is gone. `guest`: a parked lane that is
+    outcome. `failure`: what ended the forward leg; `stumbled`: a step of the way back that failed and is not done yet.
+    `shm`: shared-memory files of the candidate, removed once it is gone. `guest`: a parked lane that is
     started again instead of a new candidate (a rollback); it is stopped, never removed, when it is not owed.
     `supersedes`: open swaps whose debts this one takes over once it is armed. `from_dark`: production was not serving
     when the swap opened. `deadline`: monotonic seconds of `boot_id`.
@@ -181,6 +182,7 @@ class SwapState:
     interrupted: bool = False
     resumed: int = 0
     left_at: str = ""
+    stumbled: str = ""
     stuck: Stuck | None = None
     times_stuck: int = 0
     closed: str | None = None
@@ -245,7 +247,7 @@ def _begin(state: SwapState, record: Record) -> SwapState:
 
 
 def _done(state: SwapState, record: Record) -> SwapState:
-    state = replace(state, pending=None, done={**state.done, record.step: record.data})
+    state = replace(state, pending=None, stumbled="", done={**state.done, record.step: record.data})
     verb, _, service = record.step.partition(":")
     if verb != "create":
         return state
@@ -257,6 +259,9 @@ def _done(state: SwapState, record: Record) -> SwapState:
 
 
 def _failed(state: SwapState, record: Record) -> SwapState:
+    """A stumble on the way back is tried again and is not what the operation failed at."""
+    if record.data.get("back"):
+        return replace(state, pending=None, stumbled=record.step)
     failure = Failure(record.step, str(record.data.get("reason", "")), str(record.data.get("message", "")))
     return replace(
         state,
@@ -291,7 +296,7 @@ def _committed(state: SwapState, record: Record) -> SwapState:
 
 
 def _resumed(state: SwapState, record: Record) -> SwapState:
-    left_at = state.left_at or state.pending or state.phase
+    left_at = state.left_at or state.pending or state.stumbled or state.phase
     return replace(state, resumed=state.resumed + 1, stuck=None, left_at=left_at)
 
 

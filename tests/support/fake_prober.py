@@ -1,4 +1,4 @@
-"""The Prober of a world in memory (fake_world.py): what its listeners would answer over HTTP, and whose ports they are."""
+"""The Prober of a world in memory (fake_world.py): what its listeners would answer, and whose ports they are."""
 
 from __future__ import annotations
 

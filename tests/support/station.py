@@ -156,13 +156,15 @@ class SwapSite:
         """Ask the public port for a real completion; return the model that answered, None when none did."""
         raise NotImplementedError
 
-    def swaps(self) -> tuple[str, ...]:
-        return self.station().state.swap_ids()
+    def journals(self) -> list[tuple[Record, ...]]:
+        """Return every swap's journal as far as it is written, oldest first."""
+        state = self.station().state
+        found = (records(state.journal(swap)) for swap in state.swap_ids())
+        return sorted(found, key=lambda journal: journal[0].mono)  # two swaps may begin in one second
 
     def records(self) -> tuple[Record, ...]:
-        """Return the newest swap's journal as far as it is written."""
-        state = self.station().state
-        return records(state.journal(state.swap_ids()[-1]))
+        """Return the newest swap's journal."""
+        return self.journals()[-1]
 
     def record(self, kind: Kind, step: str = "") -> Record | None:
         """Return the newest swap's first record of this kind and step."""
@@ -250,8 +252,7 @@ class RealSite(SwapSite):
 
     def guards(self) -> list[int]:
         """Return the pids of this site's guards that are still alive."""
-        state = self.station().state
-        armed = [one for swap in state.swap_ids() for one in records(state.journal(swap)) if one.kind is Kind.ARMED]
+        armed = [one for journal in self.journals() for one in journal if one.kind is Kind.ARMED]
         return [pid for one in armed if _is_guard(pid := int(one.data["guard"]))]
 
     def close(self) -> None:
