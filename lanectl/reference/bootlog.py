@@ -10,7 +10,7 @@ _STDOUT = 1  # the descriptor: what the server logs goes out unbuffered
 
 
 class Log:
-    """Writes lines to standard output as they come; a wedged or closed reader never stops the server."""
+    """Writes lines to standard output as they come. A reader that is gone does not stop the server."""
 
     def engine(self, message: str) -> None:
         """A line of the engine's, as vLLM's logger writes it."""

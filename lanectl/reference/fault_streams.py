@@ -73,6 +73,8 @@ class FaultyStream(EventStream):
         if self._sent == self._faults.count("die"):
             os.kill(os.getpid(), signal.SIGKILL)
         if self._sent == self._faults.count("error-at"):
+            if self.exchange.on_gone is not None:
+                self.exchange.on_gone()  # the engine need not go on
             self.event(_ERROR)
             self.done()
             self._over = True

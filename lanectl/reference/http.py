@@ -76,9 +76,8 @@ class Exchange:
             self._end(keep=self._keep)
 
     def cut(self) -> None:
-        """Drop the connection without ending the answer."""
-        if not self.gone:
-            self._end(keep=False)
+        """Drop the connection without ending the answer, as if the client had left."""
+        self._connection.drop()
 
     def _head(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
         if self.gone:
@@ -129,8 +128,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._buffer += data
         self._next()
-        if self._exchange is not None and len(self._buffer) > _BODY_LIMIT and self._transport is not None:
-            self._transport.close()  # a client that goes on sending while it is being answered
+        if self._exchange is not None and len(self._buffer) > _BODY_LIMIT:
+            self.drop()  # a client that goes on sending while it is being answered
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -143,12 +142,16 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(data)
 
+    def drop(self) -> None:
+        """Close the connection in the middle of an answer."""
+        if self._transport is not None:
+            self._transport.close()
+
     def ended(self, keep: bool) -> None:
         """The answer in hand is complete: go on with the next request, or close."""
         self._exchange = None
         if not keep:
-            if self._transport is not None:
-                self._transport.close()
+            self.drop()
         elif self._buffer:
             asyncio.get_running_loop().call_soon(self._next)
 

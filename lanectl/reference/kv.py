@@ -28,7 +28,7 @@ def block_keys(tokens: Sequence[int], salt: str) -> list[bytes]:
     """Given a request's tokens and salt, return one key for each full block; a key stands for all tokens up to the
     end of its block and for the salt."""
     keys: list[bytes] = []
-    chain = hashlib.sha256(salt.encode()).digest()
+    chain = hashlib.sha256(salt.encode(errors="surrogatepass")).digest()  # JSON can carry half a pair
     for end in range(BLOCK_SIZE, len(tokens) + 1, BLOCK_SIZE):
         chain = hashlib.sha256(chain + repr(tokens[end - BLOCK_SIZE : end]).encode()).digest()
         keys.append(chain)

@@ -144,10 +144,11 @@ def test_error_in_mid_stream_then_done() -> None:
 
 def test_cut_in_mid_stream_without_done() -> None:
     with ReferenceServer(faults="cut=2") as server:
-        answer = server.stream(max_tokens=400)
+        answer = server.stream(max_tokens=3000)
         assert (answer.complete, answer.done, len(answer.token_ids)) == (False, False, 2)
         assert len(server.get("/v1/models").json["data"]) == 1
         until(lambda: server.metric("vllm:num_requests_running") == 0, WAIT_S, "the cut request's seat free")
+        assert server.metric("vllm:generation_tokens_total") < 3000
 
 
 def test_usage_missing_or_wrong() -> None:

@@ -121,6 +121,7 @@ def test_sampling_with_a_seed_repeats_itself(server: ReferenceServer) -> None:
 
 
 def test_fields_nobody_knows_are_accepted_as_vllm_does(server: ReferenceServer) -> None:
+    assert server.tokens("The river", cache_salt="\ud800") == server.tokens("The river")
     extra = {"no_such_field": 1, "cache_salt": "ab12", "user": "me", "chat_template_kwargs": {"thinking": False}}
     assert server.tokens("The river", **extra) == server.tokens("The river")
 
