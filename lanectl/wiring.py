@@ -27,7 +27,7 @@ STATE = "state"
 
 def build_station(settings: Settings) -> Station:
     """Given the settings, return the station they mean. Raise `SpecError` or `LaneError` when it is no good site."""
-    site = load_site(site_root(settings.site, settings.environ))
+    site = read_site(settings)
     state = StateDir(Path(site.root) / STATE)
     clock = SystemClock()
     return Station(
@@ -47,6 +47,11 @@ def build_station(settings: Settings) -> Station:
         boot_id=boot_id(),
         environ=settings.environ,
     )
+
+
+def read_site(settings: Settings) -> Site:
+    """Return the site that the settings mean. Raise as `build_station`."""
+    return load_site(site_root(settings.site, settings.environ))
 
 
 def state_dir(settings: Settings) -> StateDir:

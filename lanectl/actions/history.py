@@ -16,10 +16,11 @@ from lanectl.store.layout import StateDir
 
 @dataclass(frozen=True, slots=True)
 class PastSwap:
-    """A closed swap. `dark_s` None: nothing was stopped, or it cannot be told. `serving`: the lane it left serving,
+    """A closed swap (or rollback, start, …: `kind`). `dark_s` None: nothing was stopped, or it cannot be told. `serving`: the lane it left serving,
     since `serving_at`; None when it touched nothing or nothing was owed. `measured`: the path of its results."""
 
     swap: str
+    kind: str
     lane: str
     outcome: str
     opened_at: str
@@ -60,6 +61,7 @@ def read_past(records: Sequence[Record]) -> PastSwap | None:
     measured = state.done.get("measure", {}).get("path")
     return PastSwap(
         swap=state.swap,
+        kind=state.kind,
         lane=state.lane,
         outcome=state.closed,
         opened_at=state.opened_at,
@@ -74,7 +76,8 @@ def read_past(records: Sequence[Record]) -> PastSwap | None:
 
 def expected_outage(state: StateDir, lane: str) -> Outage | None:
     """Given a lane's label, return what its earlier swaps cost in service; None when none is known."""
-    seen = [past.dark_s for past in past_swaps(state) if past.lane == lane and past.dark_s is not None]
+    swaps = (past for past in past_swaps(state) if past.kind == "swap" and past.lane == lane)
+    seen = [past.dark_s for past in swaps if past.dark_s is not None]
     return Outage(len(seen), round(statistics.median(seen), 3), seen[0]) if seen else None
 
 

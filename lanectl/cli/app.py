@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import lanectl
-from lanectl.cli import guard, lanes, logs, options, plan, recover, render, status, swap
+from lanectl.cli import guard, lanes, logs, options, plan, recover, render, serve, status, swap
 from lanectl.cli.quick import plain
 from lanectl.errors import ExitCode, LaneError
 from lanectl.settings import Settings
@@ -25,6 +25,12 @@ COMMANDS: Commands = {
     "health": status.health,
     "recover": recover.recover,
     "adopt": recover.adopt,
+    "rollback": serve.rollback,
+    "stop": serve.stop,
+    "start": serve.start,
+    "restart": serve.restart,
+    "attach": serve.attach,
+    "units": recover.units,
     "render": lanes.render_lane,
     "schema": lanes.schema,
     "logs": logs.logs,

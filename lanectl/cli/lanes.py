@@ -141,10 +141,9 @@ def schema(
 
 
 def _site(settings: Settings) -> Site:
-    from lanectl.settings import site_root
-    from lanectl.site.load import load_site
+    from lanectl import wiring
 
-    return load_site(site_root(settings.site, settings.environ))
+    return wiring.read_site(settings)
 
 
 def _load(site: Site, label: str) -> Lane:

@@ -9,8 +9,14 @@ import typer
 from lanectl.cli import options, render
 
 
-def recover(context: typer.Context) -> int:
-    """Restore what an unfinished swap owes, and close it. With nothing unfinished it does nothing."""
+def recover(
+    context: typer.Context,
+    if_needed: Annotated[bool, typer.Option("--if-needed", help="For a timer: quiet where somebody works.")] = False,
+) -> int:
+    """Restore what an unfinished swap owes, and close it.
+
+    With nothing unfinished, production that is owed and down (after a reboot) is started.
+    """
     from lanectl import wiring
     from lanectl.actions.recover import recover as finish
     from lanectl.cli import live
@@ -18,11 +24,12 @@ def recover(context: typer.Context) -> int:
     settings = options.settings(context)
     station = wiring.build_station(settings)
     with live.progress() as progress:
-        done = finish(station, progress)
+        done = finish(station, progress, if_needed=if_needed)
     if settings.json:
-        render.emit({"swaps": [{"swap": swap, "outcome": outcome} for swap, outcome in done.swaps], "exit_code": 0})
+        swaps = [{"swap": swap, "outcome": outcome} for swap, outcome in done.swaps]
+        render.emit({"swaps": swaps, "why": done.why, "exit_code": 0})
     elif done.nothing:
-        render.out("nothing to recover: no swap is unfinished")
+        render.out(f"nothing to recover: {done.why}")
     else:
         render.lines([f"{swap}: {outcome}" for swap, outcome in done.swaps])
     return 0
@@ -60,3 +67,29 @@ def adopt(
         render.out(f"  {one.service}: {one.key}: the spec says {one.spec}, it runs with {one.running}")
     render.out(f"serving: {done.detail}" if done.serving else f"NOT proven serving: {done.detail}")
     return code
+
+
+def units(
+    context: typer.Context,
+    install: Annotated[bool, typer.Option("--install", help="Write them where systemd reads them.")] = False,
+) -> int:
+    """Print the systemd units that recover at boot and by a timer."""
+    from lanectl import wiring
+    from lanectl.actions.units import install as write
+    from lanectl.actions.units import site_units
+
+    settings = options.settings(context)
+    site = wiring.read_site(settings)
+    paths = [str(path) for path in write(site)] if install else []
+    found = site_units(site)
+    if settings.json:
+        render.emit({"units": {unit.name: unit.text for unit in found}, "written": paths})
+    elif install:
+        names = " ".join(unit.name for unit in found)
+        render.lines([*paths, f"now run: systemctl daemon-reload && systemctl enable --now {names}"])
+    else:
+        for unit in found:
+            render.out(f"# {unit.name}")
+            render.out(unit.text.rstrip())
+            render.out()
+    return 0

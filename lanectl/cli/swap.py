@@ -1,4 +1,4 @@
-"""`lanectl swap`: ask, run it with live progress, and say how it ended."""
+"""`lanectl swap`: ask, run it with live progress (or as a job of the Station), and say how it ended."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lanectl.cli import options, render
+from lanectl.cli import consent, options, render
+from lanectl.cli.report import show
 from lanectl.errors import ExitCode, LaneError
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ def swap(
     from_dark: Annotated[bool, typer.Option("--from-dark", help="Nothing is serving now.")] = False,
     profile: Annotated[str | None, typer.Option(metavar="NAME", help="What to measure; else the lane's own.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before production is stopped.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="As a job of the Station; see lanectl attach.")] = False,
+    swap_id: Annotated[str | None, typer.Option("--id", hidden=True)] = None,
 ) -> int:
     """Stop production, prove a lane, put production back.
 
@@ -38,13 +41,12 @@ def swap(
     if profile is not None:
         wiring.check_profile(profile)
     station = wiring.build_station(settings)
-    request = SwapRequest(lane, measure, keep, from_dark, profile)
+    request = SwapRequest(lane, measure, keep, from_dark, profile, swap_id)
     if not _agreed(station, request, yes):
-        render.err("nothing was touched")
-        return ExitCode.REFUSED
-    report = run(station, request)
-    show(report, as_json=settings.json)
-    return report.exit_code
+        return consent.declined()
+    if detach:
+        return _detached(station, request, as_json=settings.json)
+    return show(run(station, request), as_json=settings.json)
 
 
 def run(station: Station, request: SwapRequest) -> SwapReport:
@@ -58,25 +60,27 @@ def run(station: Station, request: SwapRequest) -> SwapReport:
         return swap_lanes(station, request, progress, interrupts)
 
 
+def _detached(station: Station, request: SwapRequest, *, as_json: bool) -> int:
+    from lanectl.actions.detach import detach
+
+    flags = {"--measure": request.measure, "--keep": request.keep, "--from-dark": request.from_dark}
+    asked = [flag for flag, wanted in flags.items() if wanted]
+    asked += ["--profile", request.profile] if request.profile else []
+    swap_id = detach(station, request.label, asked)
+    if as_json:
+        render.emit({"swap": swap_id})
+    else:
+        render.out(f"{swap_id} runs as a job of this machine; follow it with: lanectl attach {swap_id}")
+    return ExitCode.OK
+
+
 def _agreed(station: Station, request: SwapRequest, yes: bool) -> bool:
-    """Ask before a serving production is touched. Raise `LaneError` (exit 2) where nobody can be asked."""
     from lanectl.actions.outlook import outlook
 
-    asks = render.interactive() and not yes
-    if asks:
+    if render.interactive() and not yes:
         _offer_adoption(station)
     seen = outlook(station, request)
-    if seen.stops is None or yes:
-        return True
-    if not asks:
-        raise LaneError(
-            f"{seen.stops} is serving and would be stopped; nobody can be asked here",
-            "add --yes; `lanectl plan` shows what would happen",
-            ExitCode.USAGE,
-        )
-    for line in seen.lines:
-        render.err(line)
-    return render.ask("Go on?")
+    return seen.stops is None or consent.agreed(seen.stops, seen.lines, yes=yes)
 
 
 def _offer_adoption(station: Station) -> None:
@@ -91,70 +95,3 @@ def _offer_adoption(station: Station) -> None:
     render.err(f"Nothing is recorded as production, and {names} of lane {lane.label} runs.")
     if render.ask("Record it as production (`lanectl adopt`)?"):
         render.err(adopt(station, [], lane.label).detail)
-
-
-def show(report: SwapReport, *, as_json: bool) -> None:
-    """Print how a swap ended. Whatever becomes of the output, the swap's exit code stands."""
-    try:
-        if as_json:
-            render.emit(_to_json(report))
-        else:
-            _show(report)
-    except OSError as error:
-        render.err(f"the report could not be written: {error.strerror}; it is in {report.folder}")
-
-
-def _show(report: SwapReport) -> None:
-    if report.failure is not None:
-        render.out(f"{report.lane} failed at {report.failure.step}: {report.failure.reason}: {report.failure.message}")
-        for line in report.tail[-render.TAIL_LINES :]:
-            render.out(f"  | {line}")
-    render.out(f"{report.lane}: {report.outcome}. {_serving(report)}")
-    render.out()
-    render.lines(timeline_lines(report))
-    if report.measured is not None:
-        render.out()
-        render.lines(measured_lines(report))
-    for notice in report.notices:
-        render.out(f"  note: {notice}")
-    render.out()
-    render.out(f"  everything about it: {report.folder}")
-    render.out(f"  next: lanectl status · lanectl logs {report.swap} · lanectl audit log")
-
-
-def _serving(report: SwapReport) -> str:
-    if report.restored is None:
-        return "It began dark and nothing is owed: nothing serves now."
-    if report.outcome == "promoted":
-        return f"{report.restored} is production now and serving: it answered a real request."
-    return f"{report.restored} is restored and serving: it answered a real request."
-
-
-def timeline_lines(report: SwapReport) -> list[str]:
-    """Return the timeline: each phase and how long it took, and how long nothing served."""
-    rows = [("phase", "seconds", "")]
-    rows += [(phase.phase, f"{phase.seconds:.2f}", "") for phase in report.timeline.phases]
-    rows.append(("in all", f"{report.timeline.total_s:.2f}", ""))
-    dark = report.timeline.dark_s
-    if dark is not None:
-        rows.append(("dark time", f"{dark:.2f}", "from the order to stop production until a real request was answered"))
-    return render.columns(rows, right=[1])
-
-
-def measured_lines(report: SwapReport) -> list[str]:
-    """Return the measured table and what must be known beside it."""
-    from lanectl import wiring
-
-    if report.measured is None:
-        return []
-    results = report.measured["results"]
-    rows, notes = wiring.measured_table(results)
-    lines = [f"  measured over HTTP, profile {results['profile']}: {results['summary']}"]
-    lines += render.columns([("", "", ""), *rows][1:], right=[1], indent="    ")
-    return [*lines, *(f"    note: {note}" for note in notes)]
-
-
-def _to_json(report: SwapReport) -> dict[str, object]:
-    from lanectl.core.codec import to_json
-
-    return {**to_json(report), "exit_code": int(report.exit_code)}
