@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,7 +54,7 @@ class MapEntry:
 def read_manifest(root: Path) -> tuple[dict[str, MapEntry], list[Problem]]:
     """Given a site's root, return the manifest's maps by file name and what is wrong with it. No manifest: no maps."""
     path = root / NAME
-    if not path.exists():
+    if not os.path.lexists(path):
         return {}, []
     tree, problems = read_file(path, NAME)
     reader = ShapeReader(None)

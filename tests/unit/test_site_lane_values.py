@@ -296,6 +296,11 @@ def test_what_station_yaml_does_not_give_yet_makes_a_lane_incomplete_not_wrong(t
     assert server.env_files == ()
 
 
+def test_a_map_with_a_name_no_disk_can_hold_is_missing_too(tmp_path: Path) -> None:
+    text = LANE + f"map: {{file: maps/{'m' * 300}, mount: /m, services: [server]}}\n"
+    assert len(load_lane(site_with(tmp_path, small=text), "small", public=True).missing) == 1
+
+
 def test_a_map_that_is_a_folder_is_missing_too(tmp_path: Path) -> None:
     (tmp_path / "maps/m.json").mkdir(parents=True)
     text = LANE + "map: {file: maps/m.json, mount: /m, services: [server]}\n"

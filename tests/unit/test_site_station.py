@@ -130,8 +130,9 @@ def test_no_site_says_how_to_get_one(tmp_path: Path) -> None:
     assert caught.value.exit_code == ExitCode.USAGE
     assert "station.example.yaml" in str(caught.value.hint)
     assert "lanectl demo" in str(caught.value.hint)
-    with pytest.raises(LaneError, match="no such directory"):
-        load_site(tmp_path / "nowhere")
+    for nowhere in (tmp_path / "nowhere", tmp_path / ("x" * 300), Path("a\0b"), tmp_path / "\udcff"):
+        with pytest.raises(LaneError, match="no such directory"):
+            load_site(nowhere)
 
 
 def test_a_station_yaml_that_is_no_file_is_a_spec_error(tmp_path: Path) -> None:
