@@ -12,11 +12,13 @@ from collections.abc import Iterator
 import pytest
 
 from lanectl.probes.http import HttpProber
-from lanectl.probes.ports import Listener, answering, parse_table
+from lanectl.probes.listeners import Listener, ask_kernel, parse_table, read_table
+from lanectl.probes.ports import answering
 
 PROBER = HttpProber()
 LISTEN = (
-    "import socket,sys; s=socket.socket(); s.bind(('127.0.0.1', 0)); s.listen();"
+    "import socket,sys; s=socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1);"
+    "s.bind(('127.0.0.1', 0)); s.listen();"
     "print(s.getsockname()[1], flush=True); sys.stdin.read()"
 )
 
@@ -47,14 +49,23 @@ def test_T06_the_owner_of_a_port_is_named(stranger: tuple[subprocess.Popen[str],
     assert owner.names[0].startswith("python")
 
 
-def test_T06_every_process_that_holds_the_listener_counts() -> None:
+def test_T06_with_a_shared_port_every_listener_counts(stranger: tuple[subprocess.Popen[str], int]) -> None:
+    process, port = stranger
+    with socket.socket() as sharing:
+        sharing.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sharing.bind(("127.0.0.1", port))
+        sharing.listen()
+        assert PROBER.port("127.0.0.1", port).pids == frozenset({process.pid, os.getpid()})
+
+
+def test_T24_a_child_that_kept_the_listener_of_a_dead_server_is_named() -> None:
     with listening() as sock:
+        port = sock.getsockname()[1]
         os.set_inheritable(sock.fileno(), True)
         child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
-        with child:
-            owner = PROBER.port("127.0.0.1", sock.getsockname()[1])
-            assert owner.pids == frozenset({os.getpid(), child.pid})
-            child.kill()
+    with child:
+        assert PROBER.port("127.0.0.1", port).pids == frozenset({child.pid})
+        child.kill()
 
 
 def test_a_port_where_nothing_listens_has_no_owner() -> None:
@@ -128,6 +139,26 @@ def address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 def test_the_more_specific_listener_answers(there: list[str], asked: str, expected: list[str]) -> None:
     listeners = [Listener(address(text), 30006, number) for number, text in enumerate(there)]
     assert [str(found.address) for found in answering(listeners, address(asked))] == expected
+
+
+@pytest.mark.parametrize(
+    ("family", "host"),
+    [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::1"), (socket.AF_INET6, "::")],
+)
+def test_both_ways_to_find_a_listener_agree(family: socket.AddressFamily, host: str) -> None:
+    try:
+        sock = listening(host, family)
+    except OSError:
+        pytest.skip(f"{host} cannot be listened on here")
+    with sock:
+        port = sock.getsockname()[1]
+        expected = (Listener(address(host), port, os.fstat(sock.fileno()).st_ino),)
+        assert read_table(family, port) == expected
+        try:
+            asked = ask_kernel(family, port)
+        except OSError:
+            pytest.skip("this kernel has no sock_diag")
+        assert asked == expected
 
 
 def test_rows_that_are_no_listener_on_the_port_are_left_out() -> None:
