@@ -43,6 +43,7 @@ def report(station: Station, journal: Journal, outcome: str, notices: Sequence[P
 def report_of(station: Station, records: Sequence[Record], outcome: str, notices: Sequence[Problem] = ()) -> SwapReport:
     """Given a closed journal's records, return how it ended."""
     state = fold(records)
+    owed = state.owed if state.armed else station.production().owed
     exit_code = ExitCode.OK
     if state.interrupted:
         exit_code = ExitCode.INTERRUPTED
@@ -56,7 +57,7 @@ def report_of(station: Station, records: Sequence[Record], outcome: str, notices
         lane=state.lane,
         outcome=outcome,
         exit_code=exit_code,
-        restored=state.owed.label if state.owed else None,
+        restored=owed.label if owed else None,
         timeline=timeline(records),
         failure=state.failure,
         tail=_tail(records),

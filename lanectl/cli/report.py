@@ -50,6 +50,8 @@ def failure_lines(report: SwapReport) -> list[str]:
 
 def serving(report: SwapReport) -> str:
     """Return in one sentence what serves now."""
+    if report.outcome == "refused":
+        return f"Nothing was touched{f': {report.restored} is production as before' if report.restored else ''}."
     if report.restored is None:
         return "Nothing was owed when it began: nothing serves now."
     if report.outcome in ("promoted", "started"):

@@ -13,19 +13,19 @@ from tests.support.station import MODEL, SwapSite
 RUNS_ANEW = ("status", "pid", "started_at", "finished_at", "exit_code")  # what a stop and a start change
 
 
-def is_back(site: SwapSite, *before: Container, beside: Iterable[str] = ()) -> None:
+def is_back(site: SwapSite, *before: Container, beside: Iterable[str] = (), killed: int = 0) -> None:
     """Assert that production's containers are the very same as before, serving, and alone.
 
-    `beside`: names of other containers that are meant to be there.
+    `beside`: names of other containers that are meant to be there. `killed`: how many commands were killed.
     """
     for one in before:
         now = site.seen(one.id)
         changed = {name: getattr(now, name) for name in Container.__slots__ if getattr(now, name) != getattr(one, name)}
         assert set(changed) <= set(RUNS_ANEW), (one, changed)
-    serves_alone(site, *(one.name for one in before), beside=beside)
+    serves_alone(site, *(one.name for one in before), beside=beside, killed=killed)
 
 
-def serves_alone(site: SwapSite, *names: str, beside: Iterable[str] = ()) -> None:
+def serves_alone(site: SwapSite, *names: str, beside: Iterable[str] = (), killed: int = 0) -> None:
     """Assert that the containers of these names run, are what production.json says, answer a real request, that
     nothing else is left, and that every record is whole."""
     assert {name for name, one in site.containers().items() if one.running} == {*names, *beside}
@@ -37,7 +37,7 @@ def serves_alone(site: SwapSite, *names: str, beside: Iterable[str] = ()) -> Non
     assert {service.container_name: service.container_id for service in current.services} == {
         name: site.seen(name).id for name in names
     }
-    records_are_whole(site)
+    records_are_whole(site, killed)
 
 
 def untouched(site: SwapSite, *before: Container, beside: Iterable[str] = ()) -> None:
@@ -46,8 +46,9 @@ def untouched(site: SwapSite, *before: Container, beside: Iterable[str] = ()) ->
     assert [site.seen(one.id) for one in before] == list(before)
 
 
-def records_are_whole(site: SwapSite) -> None:
-    """Assert that no swap is open, the lock is free, and the audit's chain holds, with an outcome for every intent."""
+def records_are_whole(site: SwapSite, killed: int = 0) -> None:
+    """Assert that no swap is open, the lock is free, and the audit's chain holds, with an outcome for every intent but
+    those of commands that were killed."""
     station = site.station()
     opened = [swap for swap in station.state.swap_ids() if load(station.state.journal(swap)).closed is None]
     assert not opened, [records(station.state.journal(swap))[-1] for swap in opened]
@@ -56,4 +57,4 @@ def records_are_whole(site: SwapSite) -> None:
     assert lines > 0
     assert not problems
     events = [entry["event"] for entry in entries(station.state.audit)]
-    assert events.count(INTENT) == events.count(OUTCOME), events
+    assert events.count(INTENT) - events.count(OUTCOME) == killed, events
