@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pwd
 import socket
+import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lanectl.actions.station import Measured, Station
 from lanectl.clock import SystemClock
 from lanectl.core.site import Site
+from lanectl.errors import ExitCode, LaneError
 from lanectl.jobs import DetachedJobs, unit_enabled
 from lanectl.logs import OperatorLog
 from lanectl.ports import ContainerEngine, Gpus
 from lanectl.probes.http import HttpProber
 from lanectl.settings import Settings, site_root
 from lanectl.site.load import load_site
+from lanectl.site.station import DOCKER_ENDPOINT
 from lanectl.store.audit import Audit
 from lanectl.store.layout import StateDir
 from lanectl.store.process import boot_id
+
+if TYPE_CHECKING:
+    from lanectl.actions.demo import DemoHost
 
 STATE = "state"
 
@@ -68,6 +76,33 @@ def build_engine(site: Site, state: StateDir) -> ContainerEngine:
     from lanectl.engine.docker import DockerEngine
 
     return DockerEngine(site.engine.endpoint, site.engine.daemon_id)
+
+
+def demo_station(settings: Settings, root: Path, words: tuple[str, ...]) -> Station:
+    """Return the station of a demo site on which the command `words` runs."""
+    return build_station(replace(settings, site=str(root), command=("lanectl", "--site", str(root), *words)))
+
+
+def demo_host(docker: bool, environ: Mapping[str, str]) -> DemoHost:
+    """Return what the lanes of a demo site run on here: the engine at DOCKER_HOST, else child processes.
+
+    Raise `LaneError` (exit 2) when the extra `demo` is missing, `Unreachable` when the engine cannot be used.
+    """
+    from lanectl.actions.demo import DemoHost
+
+    if importlib.util.find_spec("numpy") is None:
+        raise LaneError(
+            "the demo's servers need numpy", "pip install 'lanectl-station[demo]' (or '.[demo]')", ExitCode.USAGE
+        )
+    if not docker:
+        from lanectl.engine.environment import reference
+
+        return DemoHost("local", sys.executable, reference(Path(__file__).parent / "reference"))
+    from lanectl.engine.demo_image import ensure_image, python_binds
+
+    endpoint = environ.get("DOCKER_HOST") or DOCKER_ENDPOINT
+    daemon_id, image = ensure_image(endpoint)
+    return DemoHost("docker", sys.executable, image, endpoint, daemon_id, python_binds())
 
 
 def who() -> dict[str, str]:

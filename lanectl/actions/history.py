@@ -16,8 +16,11 @@ from lanectl.store.layout import StateDir
 
 @dataclass(frozen=True, slots=True)
 class PastSwap:
-    """A closed swap (or rollback, start, …: `kind`). `dark_s` None: nothing was stopped, or it cannot be told. `serving`: the lane it left serving,
-    since `serving_at`; None when it touched nothing or nothing was owed. `measured`: the path of its results."""
+    """A closed swap; `kind` tells it from a rollback, a start and the like.
+
+    `dark_s` None: nothing was stopped, or it cannot be told. `serving`: the lane it left serving, since `serving_at`;
+    None when it touched nothing or nothing was owed. `measured`: the path of its results.
+    """
 
     swap: str
     kind: str

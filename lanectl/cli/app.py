@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import lanectl
-from lanectl.cli import guard, lanes, logs, options, plan, recover, render, serve, status, swap
+from lanectl.cli import demo, guard, lanes, logs, options, plan, recover, render, serve, status, swap
 from lanectl.cli.quick import plain
 from lanectl.errors import ExitCode, LaneError
 from lanectl.settings import Settings
@@ -34,6 +34,7 @@ COMMANDS: Commands = {
     "render": lanes.render_lane,
     "schema": lanes.schema,
     "logs": logs.logs,
+    "demo": demo.demo,
     "guard": guard.guard,
 }
 GROUPS: dict[str, tuple[str, Commands]] = {

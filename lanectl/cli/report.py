@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lanectl.cli import render
@@ -59,15 +60,15 @@ def serving(report: SwapReport) -> str:
     return f"{report.restored} is restored and serving: it answered a real request."
 
 
-def timeline_lines(report: SwapReport) -> list[str]:
-    """Return the timeline: each phase and how long it took, and how long nothing served."""
+def timeline_lines(report: SwapReport, extra: Sequence[tuple[str, str, str]] = ()) -> list[str]:
+    """Return the timeline: each phase and how long it took, and how long nothing served; `extra` rows come last."""
     rows = [("phase", "seconds", "")]
     rows += [(phase.phase, f"{phase.seconds:.2f}", "") for phase in report.timeline.phases]
     rows.append(("in all", f"{report.timeline.total_s:.2f}", ""))
     dark = report.timeline.dark_s
     if dark is not None:
         rows.append(("dark time", f"{dark:.2f}", "from the order to stop production until a real request was answered"))
-    return render.columns(rows, right=[1])
+    return render.columns([*rows, *extra], right=[1])
 
 
 def measured_lines(report: SwapReport) -> list[str]:
