@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Mapping
 
 import pytest
 
+from lanectl.clock import SystemClock
 from lanectl.core.container import CreateArgs
 from lanectl.core.lane import Restart
 from tests.contract.harness import Script
@@ -17,23 +17,12 @@ from tests.support.fake_world import Line, Program, World
 DEVICE = "nvidia.com/gpu=GPU-aaaaaaaa-0000-4000-8000-000000000300"
 
 
-class RealTime:
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def wall(self) -> str:
-        return ""
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-
 class FakeHarness:
     name = "fake"
     restarts = True
 
     def __init__(self) -> None:
-        self.world = World(RealTime())
+        self.world = World(SystemClock())
         self.world.cdi_devices = (DEVICE,)
         self.engine = FakeEngine(self.world)
         self.image = self.world.add_image("contract").id
