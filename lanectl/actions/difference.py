@@ -14,6 +14,14 @@ HOST_KEYS = (
     *("NetworkMode", "IpcMode", "Binds", "Mounts", "DeviceRequests", "Ulimits", "CapAdd", "SecurityOpt"),
     *("ShmSize", "Tmpfs", "RestartPolicy", "PortBindings", "Init"),
 )
+# What the Docker Engine fills in where nothing was said: 64 MiB of shared memory, no SELinux label beside the host's
+# IPC or PID namespace, its own modes. (Engine API 1.51, containers created without these keys.)
+FILLED_IN: Mapping[str, tuple[Any, ...]] = {
+    "ShmSize": (64 * 1024 * 1024,),
+    "SecurityOpt": (["label=disable"],),
+    "IpcMode": ("private", "shareable"),
+    "NetworkMode": ("default", "bridge"),
+}
 EMPTY: tuple[Any, ...] = (None, "", [], {}, False, 0)
 
 
@@ -38,7 +46,7 @@ def differences(service: str, spec: CreateArgs, running: CreateArgs) -> list[Dif
     found += [
         Difference(service, f"HostConfig.{key}", _text(ours.get(key)), _text(theirs.get(key)))
         for key in HOST_KEYS
-        if _plain(ours.get(key)) != _plain(theirs.get(key))
+        if _plain(ours.get(key)) != _plain(theirs.get(key)) and not _filled_in(key, ours.get(key), theirs.get(key))
     ]
     return found + _environment(service, spec.body, running.body)
 
@@ -55,6 +63,10 @@ def _environment(service: str, spec: Mapping[str, Any], running: Mapping[str, An
         elif ours[name] != theirs[name] and not ours[name].startswith("${"):
             found.append(Difference(service, f"environment.{name}", "another value", "set"))
     return found
+
+
+def _filled_in(key: str, ours: Any, theirs: Any) -> bool:
+    return ours in EMPTY and theirs in FILLED_IN.get(key, ())
 
 
 def _variables(body: Mapping[str, Any]) -> dict[str, str]:
