@@ -56,7 +56,7 @@ class Names:
         """Given text as written, return it with names replaced and `$$` as `$`. Raise `WrongName`."""
         missing: list[Missing] = []
         out: list[str] = []
-        position, secret = 0, False
+        position, secrets = 0, 0
         for match in _REFERENCE.finditer(text):
             out.append(text[position : match.start()])
             position = match.end()
@@ -66,13 +66,13 @@ class Names:
             elif name is None:
                 raise WrongName("a lone $", "write $$ for a dollar sign, ${family.name} for a value of station.yaml")
             else:
-                secret = secret or name.startswith("secrets.")
+                secrets += name.startswith("secrets.")
                 out.append(self.value(name, where, missing))
         out.append(text[position:])
         plain = "".join(out)
-        if not secret and (SECRET_REFERENCE.search(plain) or ENV_FILE_REFERENCE.search(plain)):
+        if len(SECRET_REFERENCE.findall(plain)) > secrets or ENV_FILE_REFERENCE.search(plain):
             raise WrongName("text that reads as a reference to a secret", "use ${secrets.NAME}, without $$")
-        return Resolved(plain, tuple(missing), secret)
+        return Resolved(plain, tuple(missing), secrets > 0)
 
     def value(self, name: str, where: str, missing: list[Missing]) -> str:
         """Return what `${name}` stands for; when it is missing, note it and return the reference itself."""

@@ -30,8 +30,9 @@ LANE_NAME = r"[a-z0-9][a-z0-9._-]{0,62}"
 LANE_NAME_FORM = "a name such as v25: small letters, digits, . _ -"
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"  # Docker's own rule for container names, and shorter
 NAME_FORM = "a name: letters, digits, . _ -"
-VARIABLE = r"[^=\0\s]+"
+VARIABLE = r"[^=$\s]+"
 ABSOLUTE = r"/.*"
+MAX_SERVICES = 32  # a lane has one or two
 
 _names = ListOf(Str(form="a service name", pattern=NAME, names=False))
 _text = Str()
@@ -279,7 +280,7 @@ def _lane(extra: tuple[Key, ...]) -> Record:
                 ListOf(Str(form="a file /dev/shm/NAME", pattern=r"/dev/shm/(?!\.\.?$)[^/]+")),
                 "removed once the lane is proven gone; nothing else ever is",
             ),
-            Key("services", MapOf(_service, NAME, NAME_FORM), "the containers", required=True),
+            Key("services", MapOf(_service, NAME, NAME_FORM, most=MAX_SERVICES), "the containers", required=True),
             Key("watchdog", _watchdog, "kills the lane when its sidecar stalls"),
             Key(
                 "drain",

@@ -21,12 +21,14 @@ _MAX_PORT = 65535
 def mounts(reader: ShapeReader, service: Value, root: str) -> tuple[Mount, ...]:
     """Return the service's mounts; every problem goes to the reader."""
     found: list[Mount] = []
+    targets: set[str] = set()
     for item in service.items("volumes"):
         mount = _long_mount(item, root) if isinstance(item.data, dict) else _short_mount(reader, item, root)
         if mount is None:
             continue
-        if any(mount.target == other.target for other in found):
+        if mount.target in targets:
             reader.wrong(item, item.path, f"{mount.target} is mounted twice")
+        targets.add(mount.target)
         found.append(mount)
     return tuple(found)
 

@@ -7,6 +7,7 @@ stay text: what `on`, `no`, `0o17` or `1:30` mean is decided by the key that ask
 from __future__ import annotations
 
 import os
+import re
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +16,14 @@ from typing import Any
 from lanectl.errors import Problem
 from lanectl.site.tree import ListNode, MapNode, Node, ScalarNode
 
-MAX_BYTES = 1024 * 1024  # the largest shipped lane is 8 KiB; 1 MiB parses in well under a second
+MAX_BYTES = 256 * 1024  # the largest shipped lane is 8 KiB
 MAX_DEPTH = 64  # the deepest key of a lane is 8 levels down
-MAX_NODES = 50_000  # counted after aliases are expanded, so that a few lines cannot mean a billion nodes
+MAX_NODES = 10_000  # a lane has hundreds; counted after aliases are expanded, so that few lines cannot mean billions
 INDENT = 2  # what a step of indentation is taken for where a tab stands in its place
+
+
+# Written as an escape ("\\e"), these reach a terminal, a program's arguments or a log as something nobody can see.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class _Stop(Exception):
@@ -182,9 +187,9 @@ class _Builder:
             event.value.encode()
         except UnicodeEncodeError:
             self.problems.append(Problem(where, "a character that is not Unicode text"))
-        if "\0" in event.value:
-            self.problems.append(Problem(where, "a NUL character"))
-        clean = event.value.replace("\0", "").encode("utf-8", "replace").decode()
+        if _CONTROL.search(event.value):
+            self.problems.append(Problem(where, "a control character"))
+        clean = _CONTROL.sub("", event.value).encode("utf-8", "replace").decode()
         self.add(event, _Built(ScalarNode(clean, not event.style, where), 1, 1), event.anchor)
 
     def alias(self, event: Any) -> None:

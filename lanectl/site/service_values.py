@@ -26,6 +26,7 @@ from lanectl.core.site import Site
 from lanectl.errors import ExitCode, LaneError
 from lanectl.site.images import wrong_image
 from lanectl.site.interpolate import lacking
+from lanectl.site.lane_shape import VARIABLE
 from lanectl.site.mount_values import mounts, ports, tmpfs
 from lanectl.site.quantities import MIB, to_mib
 from lanectl.site.secret_literals import named_like_secret, secret_argument
@@ -127,7 +128,7 @@ class ServiceBuilder:
             name, equals, text = item.data.partition("=")
             if item.missing and not equals:
                 continue  # a splice that station.yaml does not give yet
-            if not equals or not name or re.search(r"\s", name):
+            if not equals or re.fullmatch(VARIABLE, name) is None:
                 hint = "a variable is never taken from the shell lanectl runs in"
                 self.reader.wrong(item, item.path, "must be NAME=VALUE", hint)
                 continue

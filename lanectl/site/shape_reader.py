@@ -105,6 +105,9 @@ class ShapeReader:
         if not isinstance(node, MapNode):
             self.wrong(node, path, f"must be a mapping, is {describe(node)}")
             return None
+        if len(node.items) > shape.most:
+            self.wrong(node, path, f"holds {len(node.items)} names; at most {shape.most} make sense")
+            return None
         found: dict[str, Value] = {}
         for name, child in node.items:
             here = f"{path}.{name.text}"

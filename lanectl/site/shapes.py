@@ -75,11 +75,12 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """A mapping with names of the operator's choice, each matching `pattern`."""
+    """A mapping with at most `most` names of the operator's choice, each matching `pattern`."""
 
     item: Shape
     pattern: str
     form: str
+    most: int = 1000
 
 
 @dataclass(frozen=True, slots=True)

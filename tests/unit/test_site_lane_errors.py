@@ -52,6 +52,14 @@ CASES: list[tuple[str, str, str, str]] = [
     (service("command: ['x${args.extra}']"), "8", "services.server.command[0]", "can only be spliced"),
     (service('user: "*${args.extra}"'), "8", "services.server.user", "a splice belongs in a list"),
     (service("command: ['${secrets.hf}']"), "8", "services.server.command[0]", "only in environment values"),
+    (
+        service("environment: {'${secrets.hf}': x}"),
+        "8",
+        "services.server.environment.${secrets.hf}",
+        "a variable's name",
+    ),
+    (service("environment: {A: '${secrets.hf} $${env_file:/a:B}'}"), "8", "services.server.environment.A", "reads as"),
+    (service("environment: {A: '${secrets.hf} $${secrets.hf}'}"), "8", "services.server.environment.A", "reads as"),
     (service("environment: {A: '$${secrets.hf}'}"), "8", "services.server.environment.A", "reads as a reference"),
     (service("environment: {A: }"), "8", "services.server.environment.A", "has no value"),
     (service("environment: [A]"), "8", "services.server.environment[0]", "must be NAME=VALUE"),
@@ -340,6 +348,12 @@ def test_a_lane_says_its_own_name(tmp_path: Path) -> None:
 )
 def test_a_lane_of_another_shape_is_a_list_of_problems(tmp_path: Path, text: str) -> None:
     assert lane_problems(tmp_path, text)
+
+
+def test_a_lane_of_a_thousand_services_is_refused_quickly(tmp_path: Path) -> None:
+    text = LANE + "".join(f"  s{number}: {{depends_on: [x{number}]}}\n" for number in range(1000))
+    (problem,) = lane_problems(tmp_path, text)
+    assert "at most 32" in problem.message
 
 
 def test_a_variant_keeps_its_places(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def complete(tmp_path: Path) -> Site:
     return site
 
 
-def both(lane: Lane, name: str) -> str:
+def container_of(lane: Lane, name: str) -> str:
     return next(service.container_name for service in lane.services if service.name == name)
 
 
@@ -106,7 +106,7 @@ def test_v25_runs_the_command_the_article_prints(complete: Site) -> None:
     assert dict(server.environment) == printed | {"MEGA_ROWMAP": "/lane/rowmap.json"}
     assert sidecar.command == (PRINTED_SIDECAR.replace("/w/rowmap-static-v1.json", "/lane/rowmap.json"),)
     assert dict(sidecar.environment) == {"PYTHONPATH": "/b12x"}
-    assert (both(lane, "sidecar"), both(lane, "server")) == ("dsv41-rtx", "dsv41")
+    assert (container_of(lane, "sidecar"), container_of(lane, "server")) == ("dsv41-rtx", "dsv41")
     for service in lane.services:
         assert service.cap_add == ("IPC_LOCK", "SYS_NICE")
         assert [(limit.name, limit.soft) for limit in service.ulimits] == [("memlock", -1)]
