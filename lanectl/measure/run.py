@@ -66,7 +66,8 @@ def run_profile(
     reading = metrics.scrape(endpoint)
     kv_tokens, kv_source = metrics.kv_cache_tokens(reading, kv_log_tokens)
     kv_reason = None if kv_tokens is not None else "neither the metrics nor the boot log give it"
-    kv_row = Row(KV_CELL, "kv_cache_tokens", kv_tokens, "tokens", 1, OK, kv_reason, f"kv_cache_tokens/{kv_source}")
+    kv_formula = f"kv_cache_tokens/{kv_source or 'unknown'}"
+    kv_row = Row(KV_CELL, "kv_cache_tokens", kv_tokens, "tokens", 1, OK, kv_reason, kv_formula)
     return MeasuredProfile(
         profile=profile.name,
         summary=profile.summary,

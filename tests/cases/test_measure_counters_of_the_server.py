@@ -9,8 +9,9 @@ import pytest
 
 from lanectl.measure import metrics
 from lanectl.measure.client import Endpoint
-from lanectl.measure.metrics import parse
+from lanectl.measure.metrics import Scrape, parse
 from lanectl.measure.results import MeasuredProfile, notes
+from lanectl.measure.rows import CellRun, cell_result
 from tests.support.measuring import measure, nothing, small
 from tests.support.mock_engine import Behaviour, MockEngine
 
@@ -59,6 +60,16 @@ def test_prompts_from_the_cache_are_shown(tmp_path: Path, share: float, verdict:
     with MockEngine(Behaviour(hit_share=share)) as engine:
         measured = measure(engine.url, tmp_path)
     assert verdicts(measured, "prefix_cache") == {verdict}
+
+
+@pytest.mark.parametrize(("hits", "verdict"), [(19, "pass"), (20, "pass"), (21, "fail")])
+def test_the_bar_for_cached_prompts_is_two_per_cent(hits: int, verdict: str) -> None:
+    def reading(hits: int, queries: int) -> Scrape | None:
+        return parse(f"vllm:prefix_cache_hits_total {hits}\nvllm:prefix_cache_queries_total {queries}\n")
+
+    run = CellRun(small().cells[0], (), reading(500, 1000), reading(500 + hits, 2000))
+    (found,) = (check for check in cell_result(run).checks if check.id == "prefix_cache")
+    assert found.verdict == verdict
 
 
 def test_a_queue_in_the_server_is_seen(tmp_path: Path) -> None:
