@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lanectl.actions.timeline import timeline
 from lanectl.core.journal import Failure, Kind, Record, SwapState, fold
-from lanectl.core.swap import Phase
+from lanectl.core.swap import Outcome, Phase
 from lanectl.errors import LaneError
 from lanectl.store.journal import records as read_records
 from lanectl.store.layout import StateDir
@@ -77,9 +77,13 @@ def read_past(records: Sequence[Record]) -> PastSwap | None:
     )
 
 
-def expected_outage(state: StateDir, lane: str) -> Outage | None:
-    """Given a lane's label, return what its earlier swaps cost in service; None when none is known."""
-    swaps = (past for past in past_swaps(state) if past.kind == "swap" and past.lane == lane)
+def expected_outage(state: StateDir, lane: str, *, keep: bool, measure: bool) -> Outage | None:
+    """Given a lane's label and what is asked for, return what such swaps of it cost in service; None: there was none.
+
+    Only swaps that ended the same way count: one that failed early, or did not measure, was dark for less long.
+    """
+    wanted = Outcome.PROMOTED if keep else Outcome.MEASURED if measure else Outcome.PROVEN
+    swaps = (past for past in past_swaps(state) if (past.kind, past.lane, past.outcome) == ("swap", lane, wanted))
     seen = [past.dark_s for past in swaps if past.dark_s is not None]
     return Outage(len(seen), round(statistics.median(seen), 3), seen[0]) if seen else None
 

@@ -21,17 +21,23 @@ REFRESH_PER_S = 8
 @contextmanager
 def progress() -> Iterator[Progress]:
     """Give what an action reports to: live on a terminal, plain lines on stderr otherwise. It never raises."""
-    if not sys.stderr.isatty():
-        yield Steady(Plain())
-        return
-    live = Live()
-    with contextlib.suppress(Exception):
-        live.start()
+    live = _started() if sys.stderr.isatty() else None
     try:
-        yield Steady(live)
+        yield Steady(live or Plain())
     finally:
-        with contextlib.suppress(Exception):
-            live.stop()
+        if live is not None:
+            with contextlib.suppress(Exception):
+                live.stop()
+
+
+def _started() -> Live | None:
+    """Return a live display, None where this terminal cannot have one: plain lines do as well."""
+    try:
+        live = Live()
+        live.start()
+    except Exception:
+        return None
+    return live
 
 
 class Steady:
@@ -90,12 +96,12 @@ class Live:
         from rich.console import Console
         from rich.live import Live as RichLive
 
+        self._phase, self._now = "", ""
+        self._began = self._entered = time.monotonic()
         self._console = Console(stderr=True, highlight=False)
         self._live = RichLive(
             get_renderable=self._line, console=self._console, refresh_per_second=REFRESH_PER_S, transient=True
         )
-        self._phase, self._now = "", ""
-        self._began = self._entered = time.monotonic()
 
     def start(self) -> None:
         self._live.start()
