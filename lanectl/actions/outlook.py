@@ -33,13 +33,14 @@ def outlook(station: Station, request: SwapRequest) -> Outlook:
     owed = station.production().owed
     if owed is None or request.from_dark:
         return Outlook(None, ())
+    outage = expected_outage(station.state, lane.label, keep=request.keep, measure=request.measure)
     then = "becomes production" if request.keep else f"is removed, and {owed.label} comes back"
     return Outlook(
         owed.label,
         (
             f"{owed.label} is serving on port {owed.port} and will be stopped.",
             f"{lane.label} is booted and proven{', measured' if request.measure else ''}, then it {then}.",
-            f"Expected outage: {outage_text(expected_outage(station.state, lane.label), lane.label)}.",
+            f"Expected outage: {outage_text(outage, lane.label)}.",
         ),
     )
 
@@ -47,10 +48,8 @@ def outlook(station: Station, request: SwapRequest) -> Outlook:
 def outage_text(outage: Outage | None, lane: str) -> str:
     """Return the expected outage in words."""
     if outage is None:
-        return f"unknown, no earlier swap of {lane}"
-    return (
-        f"{outage.median_s:.1f} s (median of earlier swaps of {lane}: {outage.swaps}; the last: {outage.last_s:.1f} s)"
-    )
+        return f"unknown, no earlier swap of {lane} like this one"
+    return f"{outage.median_s:.1f} s (median of {outage.swaps} such swaps of {lane}; the last: {outage.last_s:.1f} s)"
 
 
 def adoptable(station: Station) -> Lane | None:

@@ -77,7 +77,7 @@ def make_plan(station: Station, request: SwapRequest) -> Plan:
         runs={name: _run(station, args) for name, args in creates.items()},
         differences=found,
         no_difference=unknown,
-        outage=expected_outage(station.state, lane.label),
+        outage=expected_outage(station.state, lane.label, keep=request.keep, measure=request.measure),
         waits=tuple(_waits(station, lane)),
         problems=seen.problems,
         notices=seen.notices,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lanectl.cli import render
+from lanectl.errors import ExitCode
 
 if TYPE_CHECKING:
     from lanectl.actions.report import SwapReport
@@ -45,6 +46,8 @@ def failure_lines(report: SwapReport) -> list[str]:
     """Return what went wrong: the cause first, in the log's own words, then the log's tail."""
     if report.failure is None:
         return []
+    if report.exit_code is ExitCode.INTERRUPTED:
+        return [f"{report.lane}: {report.failure.message}"]
     head = f"{report.lane} failed at {report.failure.step}: {report.failure.reason}: {report.failure.message}"
     return [head, *(f"  | {line}" for line in report.tail[-render.TAIL_LINES :])]
 
