@@ -74,19 +74,16 @@ class Plain:
     def phase(self, phase: str, text: str) -> None:
         self._phase = phase
         self._entered = self._ticked = self._clock()
-        self._say(f"{phase:<11} {text}")
+        self._line(_stamped(phase, text))
 
     def note(self, text: str) -> None:
-        self._say(f"{'':<11} {text}")
+        self._line(_stamped("", text))
 
     def ticker(self, text: str) -> None:
         now = self._clock()
         if now - self._ticked >= TICK_EVERY_S:
             self._ticked = now
-            self._say(f"{self._phase:<11} {now - self._entered:.0f} s: {text}")
-
-    def _say(self, text: str) -> None:
-        self._line(f"{datetime.now():%H:%M:%S} {one_line(text)}")
+            self._line(_stamped(self._phase, f"{now - self._entered:.0f} s: {text}"))
 
 
 class Live:
@@ -111,10 +108,10 @@ class Live:
 
     def phase(self, phase: str, text: str) -> None:
         self._phase, self._now, self._entered = phase, "", time.monotonic()
-        self._print(f"{datetime.now():%H:%M:%S} {phase:<11} {one_line(text)}")
+        self._print(_stamped(phase, text))
 
     def note(self, text: str) -> None:
-        self._print(f"{datetime.now():%H:%M:%S} {'':<11} {one_line(text)}")
+        self._print(_stamped("", text))
 
     def ticker(self, text: str) -> None:
         self._now = one_line(text)
@@ -130,3 +127,7 @@ class Live:
         line = Text(f"         {self._phase:<11} {elapsed}  {self._now}", no_wrap=True, overflow="ellipsis")
         line.stylize("dim", 0, 9)
         return line
+
+
+def _stamped(phase: str, text: str) -> str:
+    return f"{datetime.now():%H:%M:%S} {phase:<11} {one_line(text)}"
