@@ -26,11 +26,11 @@ from lanectl.core.site import Site
 from lanectl.errors import ExitCode, LaneError
 from lanectl.site.images import wrong_image
 from lanectl.site.interpolate import lacking
-from lanectl.site.lane_shape import VARIABLE
 from lanectl.site.mount_values import mounts, ports, tmpfs
 from lanectl.site.quantities import MIB, to_mib
 from lanectl.site.secret_literals import named_like_secret, secret_argument
 from lanectl.site.secrets import env_file_keys
+from lanectl.site.service_shape import VARIABLE
 from lanectl.site.shape_reader import ShapeReader, Value
 from lanectl.site.station import absolute
 from lanectl.site.station_shape import UUID

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,13 +12,10 @@ from lanectl.core.lane import Missing
 from lanectl.errors import Problem
 from lanectl.site import shapes
 from lanectl.site.interpolate import SPLICE, Names, WrongName
-from lanectl.site.quantities import parse_duration, parse_size
+from lanectl.site.scalars import convert, form_of
 from lanectl.site.secret_literals import secret_kind
 from lanectl.site.shapes import Shape
 from lanectl.site.tree import ListNode, MapNode, Node, ScalarNode, describe, nearest
-
-MAX_REGEX = 2000  # characters; a log marker has a few dozen
-_NUMBER = re.compile(r"[-+]?\d{1,18}(\.\d{1,18})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +182,7 @@ class ShapeReader:
             self.wrong(node, path, f"has no value; must be {form_of(shape)}")
             return None
         try:
-            return Value(_convert(shape, node), node.where, path)
+            return Value(convert(shape, node), node.where, path)
         except ValueError as error:
             self.wrong(node, path, str(error))
             return None
@@ -230,83 +226,3 @@ class ShapeReader:
             return None
         self.missing += resolved.missing
         return resolved.text, bool(resolved.missing)
-
-
-def form_of(shape: Shape) -> str:
-    """Return what the shape wants, in words."""
-    match shape:
-        case shapes.Str():
-            return shape.form
-        case shapes.Flag():
-            return "true or false"
-        case shapes.Whole():
-            return "a whole number"
-        case shapes.Number():
-            return "a number"
-        case shapes.Duration():
-            return "a duration such as 2s or 10m30s"
-        case shapes.Size():
-            return "a size such as 8192MiB"
-        case shapes.Regex():
-            return "a regular expression"
-        case shapes.OneOf():
-            return " or ".join(shape.words)
-        case _:
-            return "something else"
-
-
-def _convert(shape: Shape, node: ScalarNode) -> Any:
-    """Return the scalar as its shape means it. Raise ValueError saying what is wrong."""
-    match shape:
-        case shapes.Duration():
-            seconds = parse_duration(node.text)
-            if shape.positive and seconds == 0:
-                raise ValueError("must be longer than 0s")
-            return seconds
-        case shapes.Size():
-            return parse_size(node.text)
-        case shapes.Regex():
-            return _regex(node.text)
-        case shapes.OneOf():
-            if node.text not in shape.words:
-                raise ValueError(f"must be {form_of(shape)}{_near(node.text, shape.words)}")
-            return node.text
-        case shapes.Flag():
-            if not node.plain or node.text not in ("true", "false"):
-                raise ValueError("must be true or false, without quotes")
-            return node.text == "true"
-        case shapes.Whole():
-            if not node.plain or _NUMBER.fullmatch(node.text) is None or "." in node.text:
-                raise ValueError("must be a whole number, without quotes")
-            return _bounded(int(node.text), shape)
-        case _:
-            if not node.plain or _NUMBER.fullmatch(node.text) is None:
-                raise ValueError("must be a number, without quotes")
-            return float(node.text)
-
-
-def _near(text: str, words: tuple[str, ...]) -> str:
-    hint = nearest(text, words)
-    return f" ({hint})" if hint.startswith("did you mean") else ""
-
-
-def _bounded(number: int, shape: shapes.Whole) -> int:
-    if not shape.least <= number <= shape.most:
-        bound = f"at least {shape.least}" if number < shape.least else f"at most {shape.most}"
-        raise ValueError(f"must be {bound}")
-    return number
-
-
-def _regex(text: str) -> str:
-    if len(text) > MAX_REGEX:
-        raise ValueError(f"a regular expression longer than {MAX_REGEX} characters")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            re.compile(text)
-    except re.error as error:
-        place = "" if error.pos is None else f" at position {error.pos}"
-        raise ValueError(f"not a regular expression: {error.msg}{place}") from None
-    except (RecursionError, OverflowError, MemoryError):
-        raise ValueError("not a regular expression: nested or repeated too much") from None
-    return text

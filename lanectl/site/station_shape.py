@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lanectl.site.lane_shape import LANE_NAME, LANE_NAME_FORM, NAME, NAME_FORM
+from lanectl.site.lane_shape import LANE_NAME, LANE_NAME_FORM
+from lanectl.site.service_shape import NAME, NAME_FORM
 from lanectl.site.shapes import Duration, Either, Key, ListOf, MapOf, OneOf, Record, Size, Str, Whole
 
 UUID = r"(GPU|MIG)-[0-9A-Za-z][0-9A-Za-z-]*"

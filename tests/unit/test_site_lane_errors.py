@@ -77,6 +77,7 @@ CASES: list[tuple[str, str, str, str]] = [
     (service("ipc: hots"), "8", "services.server.ipc", "did you mean host?"),
     (service("network_mode: container:x"), "8", "services.server.network_mode", "host or bridge or none"),
     (service("init: 'true'"), "8", "services.server.init", "true or false, without quotes"),
+    (service("init: true").replace("name: small", "name: s"), "5", "services.server.container_name", "two or more"),
     (service("init: yes"), "8", "services.server.init", "true or false"),
     (service("restart: sometimes"), "8", "services.server.restart", "on-failure"),
     (service("restart: true"), "8", "services.server.restart", "must be no, always"),
@@ -259,7 +260,7 @@ def test_a_cycle_is_shown_as_a_path(tmp_path: Path) -> None:
 
 
 def test_exactly_one_service_answers_http(tmp_path: Path) -> None:
-    two = LANE + "  other: {container_name: o, image: '${images.engine}', ready: {health: /h}}\n"
+    two = LANE + "  other: {container_name: other, image: '${images.engine}', ready: {health: /h}}\n"
     (problem,) = lane_problems(tmp_path / "two", two)
     assert "server, other do" in problem.message
     (problem,) = lane_problems(tmp_path / "none", LANE.replace("models: true", "log: up"))
