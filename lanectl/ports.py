@@ -15,7 +15,10 @@ from lanectl.core.lane import Restart
 
 
 class LogStream(Protocol):
-    """Log lines as they come. `close()` may be called from another thread and ends the iteration soon."""
+    """Log lines as they come. `close()` may be called from another thread and ends the iteration soon.
+
+    Iterating raises `EngineUnknown` when the log breaks off before its end (the engine died).
+    """
 
     def __iter__(self) -> Iterator[str]: ...
 

@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
@@ -69,7 +70,7 @@ class DockerEngine:
         except NotThere:
             return
         except Refusal as refusal:
-            if refusal.status != 409:
+            if refusal.status != HTTPStatus.CONFLICT:
                 raise
 
     def create(self, args: CreateArgs) -> str:
@@ -77,7 +78,7 @@ class DockerEngine:
         try:
             answer = self._api.act("POST", "/containers/create", what=what, params={"name": args.name}, body=args.body)
         except Refusal as refusal:
-            if refusal.status == 409:
+            if refusal.status == HTTPStatus.CONFLICT:
                 raise NameTaken(refusal.message, f"docker --host {self._endpoint} inspect {args.name}") from refusal
             raise
         return str(answer.data["Id"])
@@ -103,7 +104,7 @@ class DockerEngine:
             container = self.inspect(ref)
             if container is not None and container.name == name:
                 return  # the engine refuses to give a container the name it has
-            if refusal.status == 409:
+            if refusal.status == HTTPStatus.CONFLICT:
                 raise NameTaken(refusal.message, f"docker --host {self._endpoint} inspect {name}") from refusal
             raise
 
@@ -149,8 +150,7 @@ class DockerEngine:
         container = facts.container(self._inspect_or_raise(ref))
         if not container.running:
             return frozenset()
-        assert container.pid is not None
-        return cgroup_pids(container.pid, container.id)
+        return None if container.pid is None else cgroup_pids(container.pid, container.id)
 
     def cdi_problem(self, image_id: str, devices: Sequence[str]) -> str | None:
         return docker_probe.cdi_problem(self._api, image_id, devices)

@@ -25,6 +25,7 @@ API_CEILING = (
 CONNECT_S = 5.0  # a local socket answers in microseconds; a daemon that starts gets a few seconds
 LOOK_S = 30.0  # reads answer in about 1 ms; a daemon that is freeing 250 GB of a server's memory has been slow
 ACT_S = 120.0  # create and start set up file systems, networks and devices
+SHOWN = 200  # characters of an answer that makes no sense
 MAX_CONNECTIONS = 32  # one for each thread that may call at once: stops, kills and looks of a lane's few services
 
 
@@ -49,8 +50,7 @@ class DockerApi:
             )
         self.endpoint = endpoint
         self._session = _session(endpoint)
-        version = self._answer("GET", "/version", what="ask for its version", read_s=LOOK_S).data
-        self.version = min(_version(str(version["ApiVersion"])), API_CEILING)
+        self.version = min(self._spoken(), API_CEILING)
         self._prefix = f"/v{self.version[0]}.{self.version[1]}"
 
     def get(self, path: str, *, what: str, params: Mapping[str, Any] | None = None) -> Any:
@@ -81,6 +81,18 @@ class DockerApi:
             raise
         return ByteStream(session, response)
 
+    def _spoken(self) -> tuple[int, int]:
+        """Return the newest API version the engine speaks."""
+        said = self._answer("GET", "/version", what="ask the engine for its version", read_s=LOOK_S).data
+        try:
+            major, _, minor = said["ApiVersion"].partition(".")
+            return int(major), int(minor)
+        except (TypeError, KeyError, AttributeError, ValueError) as error:
+            raise EngineError(
+                f"{self.endpoint} does not answer as a Docker engine does: {str(said)[:SHOWN]!r}",
+                f"is engine.endpoint right? docker --host {self.endpoint} version",
+            ) from error
+
     def _answer(
         self,
         method: str,
@@ -93,7 +105,7 @@ class DockerApi:
     ) -> Answer:
         response = self._send(self._session, method, path, what, read_s, params=params, json=body)
         self._check(response, what)
-        return Answer(response.status_code, response.json() if response.content else None)
+        return Answer(response.status_code, _decoded(response))
 
     def _send(
         self, session: docker.APIClient, method: str, path: str, what: str, read_s: float, **options: Any
@@ -153,9 +165,14 @@ def _session(endpoint: str) -> docker.APIClient:
     return session
 
 
-def _version(text: str) -> tuple[int, int]:
-    major, _, minor = text.partition(".")
-    return int(major), int(minor)
+def _decoded(response: requests.Response) -> Any:
+    """Return an answer's JSON value, its text when it is no JSON, None when it is empty."""
+    if not response.content:
+        return None
+    try:
+        return response.json()
+    except ValueError:
+        return response.text
 
 
 def _words(response: requests.Response) -> str:

@@ -10,11 +10,12 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from http import HTTPStatus
 
 from lanectl.core.container import Container, Status, Stopped
 from lanectl.engine.docker_api import Answer, DockerApi, Refusal
-from lanectl.errors import EngineError, EngineUnknown, NotThere, Unreachable
+from lanectl.errors import EngineUnknown, LaneError, NotThere, Unreachable
 
 # The engine's own kill comes this much after ours: it acts only if lanectl died while it waited.
 BACKSTOP_S = 10
@@ -23,8 +24,9 @@ KILL_LIMIT_S = 60.0
 REMOVE_LIMIT_S = 60.0  # seen: 10 ms; a removal that is already in progress may have a large layer to delete
 ANSWER_S = 15.0  # what an answer may take beyond the wait it was asked for: the engine's own 12 s, rounded up
 
-# While the engine works on our request its answer wakes us, so looks are rare; once it answered they are frequent.
-FIRST_LOOK_S = 0.05
+# While the engine works on our request its answer wakes us, so looks are rare and take no time from it; once it has
+# answered and the container still runs, they are frequent at first.
+WAITING_LOOK_S = 0.25
 LONGEST_LOOK_S = 0.5
 SOON_S = 0.005
 
@@ -35,27 +37,31 @@ def stop(api: DockerApi, path: str, look: Look, grace_s: float) -> Stopped:
     """Given a container's API path and a look at it, stop it as `ContainerEngine.stop` says."""
     began = time.monotonic()
     engine_grace = math.ceil(grace_s) + BACKSTOP_S
-    asked = _Asked(
-        lambda: api.act(
-            "POST",
-            f"{path}/stop",
-            what="stop the container",
-            params={"t": engine_grace},
-            read_s=engine_grace + ANSWER_S,
-        )
-    )
-    ended = _ended(asked, look, began + grace_s)
-    if ended is not None:
-        how = "already" if asked.said_already() else "term"
-    else:
+    params, read_s = {"t": engine_grace}, engine_grace + ANSWER_S
+    asked = _Asked(lambda: api.act("POST", f"{path}/stop", what="stop the container", params=params, read_s=read_s))
+    ended = asked.ended(look, began + grace_s)
+    how = "already" if asked.was_so_already else "term"
+    if ended is None:
         how = "kill"
-        ended = _kill(api, path, look)
+        try:
+            ended = kill(api, path, look)
+        except NotThere:  # it was there: it ended and has removed itself
+            ended = Ended(None)
     return Stopped(how, time.monotonic() - began, ended.exit_code)
 
 
-def kill(api: DockerApi, path: str, look: Look) -> None:
-    """Given a container's API path and a look at it, kill it as `ContainerEngine.kill` says."""
-    _kill(api, path, look)
+def kill(api: DockerApi, path: str, look: Look) -> Ended:
+    """Given a container's API path and a look at it, kill it as `ContainerEngine.kill` says; return how it ended."""
+    params, read_s = {"signal": "KILL"}, KILL_LIMIT_S
+    asked = _Asked(lambda: api.act("POST", f"{path}/kill", what="kill the container", params=params, read_s=read_s))
+    ended = asked.ended(look, time.monotonic() + KILL_LIMIT_S)
+    if ended is None:
+        seen = f"it cannot be looked at: {asked.lost}" if asked.lost else "it still runs"
+        raise EngineUnknown(
+            f"{KILL_LIMIT_S:g} s after SIGKILL the container is not known to have ended: {seen}",
+            "start nothing beside it: see what holds its processes (state D in ps), then restart the engine",
+        ) from (asked.lost or asked.error)
+    return ended
 
 
 def remove(api: DockerApi, path: str, look: Look) -> None:
@@ -67,7 +73,7 @@ def remove(api: DockerApi, path: str, look: Look) -> None:
     except NotThere:
         return
     except Refusal as refusal:
-        if refusal.status != 409:  # 409: a removal is in progress already
+        if refusal.status != HTTPStatus.CONFLICT:  # a removal is in progress already
             raise
         cause = refusal
     except EngineUnknown as unknown:
@@ -80,11 +86,11 @@ def remove(api: DockerApi, path: str, look: Look) -> None:
         pause = min(2 * pause, LONGEST_LOOK_S)
 
 
-class _Ended:
-    """A container that does not run any more; `exit_code` None when it is gone altogether."""
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A container that does not run any more. `exit_code` is None where there is none: never started, or gone."""
 
-    def __init__(self, container: Container | None) -> None:
-        self.exit_code = container.exit_code if container else None
+    exit_code: int | None
 
 
 class _Asked:
@@ -95,67 +101,51 @@ class _Asked:
 
     def __init__(self, call: Callable[[], Answer]) -> None:
         self.error: Exception | None = None
+        self.lost: LaneError | None = None  # why the last look failed, None when it did not
         self._answer: Answer | None = None
         self._thread = threading.Thread(target=self._run, args=(call,), daemon=True)
         self._thread.start()
 
-    def answered(self, within_s: float) -> bool:
-        """Wait up to `within_s` seconds; return whether the call came back."""
+    @property
+    def was_so_already(self) -> bool:
+        return self._answer is not None and self._answer.status == HTTPStatus.NOT_MODIFIED
+
+    def ended(self, look: Look, deadline: float) -> Ended | None:
+        """Look until the engine says that the container does not run; return None if it never does by the deadline.
+
+        Looks that fail are repeated. Raise `NotThere` or `Unreachable` when the call itself could not be made.
+        """
+        pause = SOON_S
+        while True:
+            answered = self._answered(min(WAITING_LOOK_S, deadline - time.monotonic()))
+            if isinstance(self.error, (NotThere, Unreachable)):
+                raise self.error
+            ended = self._look(look)
+            if ended is not None or time.monotonic() >= deadline:
+                return ended
+            if answered:
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST_LOOK_S)
+
+    def _look(self, look: Look) -> Ended | None:
+        try:
+            container = look()
+        except (EngineUnknown, Unreachable) as error:
+            self.lost = error
+            return None
+        self.lost = None
+        if container is None:
+            return Ended(None)
+        # One in restart back-off will run again by itself; one that is being removed will not.
+        runs = container.running or container.status is Status.RESTARTING
+        return None if runs else Ended(container.exit_code)
+
+    def _answered(self, within_s: float) -> bool:
         self._thread.join(max(0.0, within_s))
         return not self._thread.is_alive()
 
-    def said_already(self) -> bool:
-        return self._answer is not None and self._answer.status == 304
-
-    def _run(self, call: Callable[[], Any]) -> None:
+    def _run(self, call: Callable[[], Answer]) -> None:
         try:
             self._answer = call()
         except Exception as error:
             self.error = error
-
-
-def _kill(api: DockerApi, path: str, look: Look) -> _Ended:
-    asked = _Asked(
-        lambda: api.act(
-            "POST", f"{path}/kill", what="kill the container", params={"signal": "KILL"}, read_s=KILL_LIMIT_S
-        )
-    )
-    ended = _ended(asked, look, time.monotonic() + KILL_LIMIT_S)
-    if ended is None:
-        raise EngineUnknown(
-            f"the container still runs {KILL_LIMIT_S:g} s after SIGKILL",
-            "start nothing beside it: see what holds its processes (state D in ps), then restart the engine",
-        ) from asked.error
-    return ended
-
-
-def _ended(asked: _Asked, look: Look, deadline: float) -> _Ended | None:
-    """Look until the engine says that the container does not run; return None when it still does at the deadline.
-
-    Looks that fail are repeated. Raise `NotThere` or `Unreachable` when the request itself could not be made.
-    """
-    pause = FIRST_LOOK_S
-    hurried = False
-    while True:
-        answered = asked.answered(min(pause, deadline - time.monotonic()))
-        if isinstance(asked.error, (NotThere, Unreachable)):
-            raise asked.error
-        try:
-            container = look()
-            if container is None or not _runs(container):
-                return _Ended(container)
-        except (EngineUnknown, Unreachable) as error:
-            lost: EngineError | Unreachable = error
-            asked.error = asked.error or lost
-        if time.monotonic() >= deadline:
-            return None
-        if answered:
-            pause = pause if hurried else SOON_S
-            hurried = True
-            time.sleep(pause)
-        pause = min(2 * pause, LONGEST_LOOK_S)
-
-
-def _runs(container: Container) -> bool:
-    """A container in restart back-off will run again by itself; one that is being removed will not."""
-    return container.running or container.status is Status.RESTARTING

@@ -107,6 +107,13 @@ class TestReaching:
         daemon.api_version = "1.99"
         assert DockerEngine(daemon.url, None).info().cdi_devices == ()
 
+    @pytest.mark.parametrize("said", [None, "<html>hello</html>", {}, {"ApiVersion": "new"}, {"ApiVersion": 2}, [1]])
+    def test_a_server_that_is_no_engine(self, daemon: StandIn, said: Any) -> None:
+        daemon.on["GET /version"] = lambda: (200, said)
+        with pytest.raises(EngineError, match="does not answer as a Docker engine does") as caught:
+            DockerEngine(daemon.url, None).info()
+        assert caught.value.exit_code == 7
+
 
 class TestPinned:
     def test_T39_another_daemon_is_refused_before_anything_else_is_asked_of_it(self, daemon: StandIn) -> None:

@@ -492,11 +492,9 @@ class TestLogs:
         reader = threading.Thread(target=lambda: rest.extend(log), daemon=True)
         reader.start()
         time.sleep(0.05)  # not to wait for a state: so that the reader is most likely blocked when it is closed
-        began = time.monotonic()
         log.close()
         reader.join(SOON_S)
         assert not reader.is_alive()
-        assert time.monotonic() - began < 1.0
         assert rest == []
         log.close()
         assert list(log) == []
