@@ -40,7 +40,7 @@ class Recovered:
 
 
 def recover(station: Station, progress: Progress, *, if_needed: bool = False) -> Recovered:
-    """Close every unfinished swap, oldest first, by restoring what it owes; else start production if owed and down.
+    """Close every unfinished swap, oldest first, by restoring what it owes; then start production if owed and down.
 
     `if_needed`: for a timer. A living owner is quiet success, and a restore that gave up is tried again only if time
     can cure its cause, with back-off. Raise `Busy` (not with `if_needed`), `Dark` when what is owed does not come back.
@@ -62,15 +62,13 @@ def _recover(station: Station, lock: Lock, progress: Progress, if_needed: bool) 
             raise dark(state)
         lock.update(swap=state.swap, phase="RECOVER")
         done.append((state.swap, recover_swap(station, state.swap, Telling(progress, lock), by="recover")))
-    if done:
-        return Recovered(tuple(done))
     production = station.production()
     move = owed_without_swap(production, _runs(station, production))
     if move.act is Act.NOTHING:
-        return Recovered((), move.why)
+        return Recovered(tuple(done), move.why)
     progress.note(move.why)
     report = bring_back(station, lock, progress, kind="recover", guarded=not if_needed)
-    return Recovered(((report.swap, report.outcome),))
+    return Recovered((*done, (report.swap, report.outcome)))
 
 
 def _due(station: Station, state: SwapState) -> bool:

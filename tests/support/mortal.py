@@ -1,0 +1,86 @@
+"""Death at a chosen record of a journal: nothing the process would have done afterwards happens.
+
+A process dies between two instructions; what matters is what is durable by then. So a death is placed at an append:
+`before` it (the effect it speaks of is done, the record is not there), in the middle (`torn`: half a line), or `after`
+it (a `begin` is durable and its effect has not happened). From then on every call to the engine and every append of the
+same life raises `Died` as well, so that no handler of the code under test acts after its death.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lanectl.store.files import AppendLog
+from tests.support.fake_engine import FakeEngine
+from tests.support.fake_world import World
+
+BEFORE, TORN, AFTER = "before", "torn", "after"
+HOWS = (BEFORE, TORN, AFTER)
+
+
+class Died(BaseException):
+    """The process is dead; nothing catches it but the test."""
+
+
+class Life:
+    """One process's life: it dies at its `at`-th append (from 1), `how`; 0: never. `appends` counts them."""
+
+    def __init__(self, at: int = 0, how: str = AFTER) -> None:
+        self.at = at
+        self.how = how
+        self.appends = 0
+        self.dead = False
+
+    def must_live(self) -> None:
+        if self.dead:
+            raise Died
+
+    def append(self, log: AppendLog, line: bytes) -> None:
+        self.must_live()
+        self.appends += 1
+        if self.appends != self.at:
+            AppendLog.append(log, line)
+            return
+        self.dead = True
+        if self.how == TORN:
+            _write_raw(log.path, line[: len(line) // 2])
+        if self.how == AFTER:
+            AppendLog.append(log, line)
+        raise Died
+
+
+def _write_raw(path: Path, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(fd, data)
+    finally:
+        os.close(fd)
+
+
+class MortalEngine(FakeEngine):
+    """The engine as one life sees it: after its death no call is made."""
+
+    def __init__(self, world: World, life: Life, pinned: str | None = None) -> None:
+        super().__init__(world, pinned)
+        self._life = life
+
+    @contextmanager
+    def _call(self, call: str, ref: str = "") -> Iterator[None]:
+        self._life.must_live()
+        with super()._call(call, ref):
+            yield
+
+
+def live(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on, journals are written by this life."""
+
+    class Log(AppendLog):
+        def append(self, line: bytes) -> None:
+            life.append(self, line)
+
+    monkeypatch.setattr("lanectl.store.journal.AppendLog", Log)
