@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from lanectl.actions.timeline import timeline
 from lanectl.core.journal import Failure, Kind, Record, SwapState, fold
@@ -46,13 +47,17 @@ class Outage:
 
 def past_swaps(state: StateDir) -> Iterator[PastSwap]:
     """Yield closed swaps, newest first. A journal that cannot be understood is left out: others report it."""
-    for swap in reversed(state.swap_ids()):
-        try:
-            past = read_past(read_records(state.journal(swap)))
-        except LaneError:
-            continue
-        if past is not None:
-            yield past
+    # An id begins with its time to the second; within one second the journals tell the order.
+    for _, same_second in groupby(reversed(state.swap_ids()), key=lambda swap: swap.partition("-")[0]):
+        found = [past for swap in same_second if (past := _past(state, swap)) is not None]
+        yield from sorted(found, key=lambda past: past.opened_at, reverse=True)
+
+
+def _past(state: StateDir, swap: str) -> PastSwap | None:
+    try:
+        return read_past(read_records(state.journal(swap)))
+    except LaneError:
+        return None
 
 
 def read_past(records: Sequence[Record]) -> PastSwap | None:

@@ -1,4 +1,4 @@
-"""Whatever goes wrong, a person reads what, where and what to run next, never a traceback; and the code is published."""
+"""Whatever goes wrong, a person reads what, where and what to run next, never a traceback; the code is published."""
 
 from __future__ import annotations
 
