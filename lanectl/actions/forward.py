@@ -252,10 +252,7 @@ def _stable(leg: Leg, step: Step) -> dict[str, Any]:
     while leg.station.clock.monotonic() - began < leg.lane.stable_for_s:
         leg.check()
         leg.station.clock.sleep(STABLE_LOOK_EVERY_S)
-        for name, before in first.items():
-            now = leg.container(name)
-            if not now.running or now.started_at != before.started_at:
-                raise CandidateFailed(step.name, "EXITED", f"{name} did not stay up for {leg.lane.stable_for_s:g} s")
+        _stayed_up(leg, step, first)
     return {"seconds": leg.lane.stable_for_s}
 
 
@@ -264,9 +261,20 @@ def _measure(leg: Leg, step: Step) -> dict[str, Any]:
 
     if leg.profile is None:
         raise AssertionError("a measurement needs a profile")
-    return measure_lane(
+    before = {name: leg.container(name) for name in leg.ids}
+    measured = measure_lane(
         leg.station, leg.journal.state.swap, leg.lane, leg.profile, leg.reports, leg.check, leg.progress
     )
+    _stayed_up(leg, step, before)
+    return measured
+
+
+def _stayed_up(leg: Leg, step: Step, before: Mapping[str, Container]) -> None:
+    """Raise `CandidateFailed` when a candidate's container ended, or was started again, since `before`."""
+    for name, then in before.items():
+        now = leg.container(name)
+        if not now.running or now.started_at != then.started_at:
+            raise CandidateFailed(step.name, "EXITED", f"{name} did not stay up: it is {now.status}")
 
 
 def _commit(leg: Leg, step: Step) -> dict[str, Any]:

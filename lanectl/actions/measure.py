@@ -16,6 +16,7 @@ from lanectl.store.files import ensure_dir, write_atomic
 
 KV_FACT = "kv_tokens"  # the boot fact that lanes give their KV cache size under
 RAW_NAME = "requests.jsonl"
+VOID = "void"  # a cell whose numbers do not count, as the measurement marks it
 RESULTS_NAME = "measured.json"
 
 
@@ -52,6 +53,7 @@ def measure_lane(
         "profile": profile,
         "path": str(folder / RESULTS_NAME),
         "sha256": hashlib.sha256(content).hexdigest(),
+        "void": [cell["id"] for cell in results["cells"] if cell["status"] == VOID],
         "results": results,
     }
 

@@ -51,6 +51,8 @@ def report_of(station: Station, records: Sequence[Record], outcome: str, notices
         exit_code = ExitCode.REFUSED
     elif state.failure is not None:
         exit_code = ExitCode.CANDIDATE
+    elif state.done.get("measure", {}).get("void"):
+        exit_code = ExitCode.FAILED  # the candidate stayed up, and some of its numbers do not count
     return SwapReport(
         swap=state.swap,
         kind=state.kind,
