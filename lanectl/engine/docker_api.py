@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     import docker
     import requests
 
-API_CEILING = (
-    1,
-    51,
-)  # the newest that this code was tried with (Engine 28.5); older daemons get their own
+# The newest API version that this code was tried with (Engine 28.5); an older daemon is spoken to in its own.
+API_CEILING = (1, 51)
 CONNECT_S = 5.0  # a local socket answers in microseconds; a daemon that starts gets a few seconds
 LOOK_S = 30.0  # reads answer in about 1 ms; a daemon that is freeing 250 GB of a server's memory has been slow
 ACT_S = 120.0  # create and start set up file systems, networks and devices
@@ -76,10 +74,10 @@ class DockerApi:
         try:
             response = self._send(session, "GET", self._prefix + path, what, LOOK_S, params=params, stream=True)
             self._check(response, what)
+            return ByteStream(session, response)
         except BaseException:
             session.close()
             raise
-        return ByteStream(session, response)
 
     def _spoken(self) -> tuple[int, int]:
         """Return the newest API version the engine speaks."""
