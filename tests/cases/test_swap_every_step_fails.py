@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lanectl.actions.station import Station
-from lanectl.core.container import Container
+from lanectl.core.container import Container, CreateArgs
 from lanectl.core.journal import Kind
 from lanectl.errors import EngineError, EngineUnknown, ExitCode, LaneError, Unreachable
 from lanectl.ports import GpuReading
@@ -123,7 +123,8 @@ def test_production_is_back_when_the_commit_fails(site: FakeSite, fault: str) ->
     station = site.station(engine=engine)
 
     def measure(**asked: Any) -> Any:
-        engine.faults.append(Fault(fault, EngineError(SAYS)))
+        # The first two inspects after a measurement look whether both services stayed up.
+        engine.faults.append(Fault(fault, EngineError(SAYS), skip=2 if fault == "inspect" else 0))
         return site.measure(**asked)
 
     ended = site.swap("cand", station=replace(station, measure=measure), keep=True, measure=True)
@@ -140,8 +141,36 @@ UNTOUCHED: dict[str, Callable[[FakeSite], Station]] = {
     ),
     "guard": lambda site: _parts(site, jobs=_NoJobs()),
     "the image cannot be kept": lambda site: _parts(site, Fault("keep_image", EngineError(SAYS))),
-    "the engine cannot be asked": lambda site: _parts(site, Fault("info", Unreachable(SAYS))),
+    "the engine cannot be reached": lambda site: _parts(site, *_away()),
 }
+
+
+def _away() -> list[Fault]:
+    """No call reaches the engine any more."""
+    calls = ("info", "containers", "inspect", "remove", "stop", "image")
+    return [Fault(call, Unreachable(SAYS), times=10**6) for call in calls]
+
+
+class _GoesAway(FakeEngine):
+    """An engine that is away from its first create on; the container is made, the answer lost."""
+
+    def create(self, args: CreateArgs) -> str:
+        self.faults += _away()
+        super().create(args)
+        raise EngineUnknown(SAYS)
+
+
+def test_what_an_engine_that_went_away_has_made_is_left_to_recover_and_is_no_outage(site: FakeSite) -> None:
+    production = both(site)
+    began = site.clock.monotonic()
+    ended = site.swap("cand", station=site.station(engine=_GoesAway(site.world)))
+    assert ended.exit_code is ExitCode.UNFINISHED
+    assert "production was not touched" in ended.words
+    assert "lanectl recover" in ended.words
+    assert site.clock.monotonic() - began < 10.0, "production serves: there is nothing to wait for"
+    assert site.swap("cand").exit_code is ExitCode.UNFINISHED
+    assert site.recover().swaps[0][1] == "refused"
+    untouched(site, *production)
 
 
 class _NoJobs:
@@ -223,3 +252,18 @@ def test_an_engine_that_is_away_on_the_way_back_is_waited_for(site: FakeSite) ->
     assert (ended.exit_code, ended.outcome) == (ExitCode.OK, "measured")
     is_back(site, *production)
     records_are_whole(site)
+
+
+def test_a_candidate_that_ends_while_it_is_measured_did_not_stay_up(site: FakeSite) -> None:
+    production = both(site)
+
+    def measure(**asked: Any) -> Any:
+        with site.world.changed:
+            site.world.end(site.container("cand.candidate." + site.station().state.swap_ids()[-1]), 0)
+        return site._measure(**asked)
+
+    site.measure = measure
+    ended = site.swap("cand", measure=True)
+    assert (ended.exit_code, ended.outcome) == (ExitCode.CANDIDATE, "failed:measure")
+    assert "server did not stay up: it is exited" in ended.words
+    is_back(site, *production)
