@@ -14,8 +14,10 @@ from lanectl.actions.progress import Progress
 from lanectl.actions.report import SwapReport, report
 from lanectl.actions.station import Station
 from lanectl.actions.unfinished import stuck_swaps
+from lanectl.core.journal import Kind
 from lanectl.core.owed import Owed
 from lanectl.core.plan import rollback_steps
+from lanectl.core.swap import Phase
 from lanectl.errors import ExitCode, LaneError
 
 
@@ -80,6 +82,8 @@ def rollback(station: Station, progress: Progress, interrupts: Interrupts) -> Sw
 
 def _go_back(leg: Leg, leaving: Owed | None, guest: Owed) -> BaseException | None:
     try:
+        # Going back asks for no healthy production: there is nothing to check before the guard.
+        leg.journal.append(Kind.PHASE, Phase.PREFLIGHTED)
         run_forward(leg, rollback_steps(leaving, guest, leg.journal.state.swap))
     except BaseException as error:
         note_failure(leg.journal, error, "rollback")
