@@ -25,7 +25,7 @@ from lanectl.core.plan import Step, Verb
 from lanectl.core.recovery import SeenService
 from lanectl.core.site import reachable
 from lanectl.core.swap import Phase
-from lanectl.errors import CandidateFailed, LaneError
+from lanectl.errors import CandidateFailed, LaneError, NotThere
 from lanectl.store.journal import Journal
 
 STABLE_LOOK_EVERY_S = 1.0
@@ -147,7 +147,10 @@ def _stop(leg: Leg, step: Step) -> dict[str, Any]:
     owed = leg.leaving_service(step.service)
     if not _is_there(leg, owed):
         return {"how": "gone"}
-    stopped = leg.station.engine.stop(owed.container_id, owed.stop_grace_s)
+    try:
+        stopped = leg.station.engine.stop(owed.container_id, owed.stop_grace_s)
+    except NotThere:
+        return {"how": "gone"}  # started with `docker run --rm`: it vanishes as it ends, and is made again
     return {"how": stopped.how, "seconds": round(stopped.seconds, 3), "exit_code": stopped.exit_code}
 
 

@@ -7,6 +7,8 @@ import select
 import signal
 
 from lanectl.actions.guard import READY_BYTE
+from lanectl.actions.observe import observe
+from lanectl.actions.preload import preload
 from lanectl.actions.progress import Silent
 from lanectl.actions.recover import recover_swap
 from lanectl.actions.station import Station
@@ -30,7 +32,9 @@ def guard(station: Station, swap: str, alive_fd: int, ready_fd: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     path = station.state.journal(swap)
     state = load(path)
-    _preload(station)
+    preload(station)
+    # A restore begins with this very look, so that whatever it imports and connects is there when it counts.
+    observe(station, state, released=False, proven=False)
     os.write(ready_fd, READY_BYTE)
     os.close(ready_fd)
     while not _ended(alive_fd, station, state):
@@ -51,14 +55,6 @@ def guard(station: Station, swap: str, alive_fd: int, ready_fd: int) -> None:
             recover_swap(station, swap, Silent(), by="guard")
     finally:
         lock.release()
-
-
-def _preload(station: Station) -> None:
-    """Import and connect now what a restore needs: later the disk may be full or the interpreter upgraded."""
-    import requests  # noqa: F401
-    import tenacity  # noqa: F401
-
-    station.engine.info()
 
 
 def _ended(alive_fd: int, station: Station, state: SwapState) -> bool:

@@ -52,20 +52,32 @@ def restore(station: Station, journal: Journal, progress: Progress, *, recoverin
 
     `recovering`: the swap's own process is gone and somebody else walks its way back. Raise `Dark` when it cannot be
     brought back; the journal stays open, with the reason in a `stuck` record. Raise `Unfinished` when it serves and
-    that could not be recorded.
+    that could not be recorded, or when nothing is owed yet and something that was made could not be removed.
     """
     back = WayBack(journal, station.log)
     walk = Walk()
+    armed = journal.state.armed
+    if not armed and not any(record.kind is Kind.BEGIN for record in journal.records):
+        # Nothing was made, so there is nothing to look for: the engine may be the very reason of the refusal.
+        return close_swap(station, journal, back, Observed(), refused=True, recovering=recovering)
+    patience_s = ENGINE_BACK_WITHIN_S if armed else 0.0
     try:
-        return _retrying(station, progress, walk, lambda: _walk(station, journal, back, progress, walk, recovering))
+        return _retrying(
+            station, progress, walk, patience_s, lambda: _walk(station, journal, back, progress, walk, recovering)
+        )
     except Unfinished:
         raise
     except LaneError as error:
+        if not armed:
+            raise Unfinished(
+                f"production was not touched, but what was made for the swap is not removed yet: {error.message}",
+                "run `lanectl recover` once the engine answers",
+            ) from error
         raise _dark(station, journal, back, error) from error
 
 
-def _retrying(station: Station, progress: Progress, walk: Walk, once: Callable[[], str]) -> str:
-    """Walk, again after a failure: `restore_attempts` times, or for as long as an engine may take to come back."""
+def _retrying(station: Station, progress: Progress, walk: Walk, patience_s: float, once: Callable[[], str]) -> str:
+    """Walk, again after a failure: `restore_attempts` times, or for `patience_s` while the engine is away."""
     from tenacity import (
         RetryCallState,
         Retrying,
@@ -79,7 +91,7 @@ def _retrying(station: Station, progress: Progress, walk: Walk, once: Callable[[
     def enough(call: RetryCallState) -> bool:
         error = call.outcome.exception() if call.outcome else None
         if isinstance(error, Unreachable):
-            return station.clock.monotonic() - began > ENGINE_BACK_WITHIN_S
+            return station.clock.monotonic() - began >= patience_s
         return walk.attempt >= station.site.thresholds.restore_attempts
 
     def again(call: RetryCallState) -> None:
