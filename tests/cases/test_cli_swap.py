@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lanectl.core.container import Container
-from lanectl.core.journal import Kind, Record
+from lanectl.core.journal import Kind, NeverOpened, Record
 from lanectl.core.owed import Production
 from lanectl.errors import ExitCode
 from lanectl.store.lock import Lock
@@ -41,7 +41,14 @@ def production(site: RealSite) -> Container:
 
 def _recorded(site: RealSite, kind: Kind, step: str) -> Record:
     """Wait until the swap after production's own has recorded this."""
-    found = until(lambda: site.record(kind, step) if len(site.journals()) > 1 else None, SOON_S, f"{kind} {step}")
+
+    def look() -> Record | None:
+        try:
+            return site.record(kind, step) if len(site.journals()) > 1 else None
+        except NeverOpened:  # it is being made just now
+            return None
+
+    found = until(look, SOON_S, f"{kind} {step}")
     assert found is not None
     return found
 

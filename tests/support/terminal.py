@@ -16,7 +16,11 @@ from typing import Self
 READ_SIZE = 65536
 LOOK_EVERY_S = 0.1
 # The first terminal that the leader of a new session opens becomes its controlling terminal (setsid(2)).
-TAKE_TERMINAL = "import os, sys; os.close(os.open(os.ttyname(0), os.O_RDWR)); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+TAKE_TERMINAL = """
+import os, sys
+os.close(os.open(os.ttyname(0), os.O_RDWR))
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
 
 
 class Terminal:
