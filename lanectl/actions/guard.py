@@ -11,6 +11,7 @@ import select
 import sys
 from pathlib import Path
 
+from lanectl.actions.preload import preload
 from lanectl.actions.station import Station
 from lanectl.errors import LaneError
 
@@ -46,6 +47,7 @@ class Guard:
             os.close(watch)
             os.close(tell)
         try:
+            preload(self._station)  # the guard imports the same meanwhile
             self._await_ready(ready, log_path)
         finally:
             os.close(ready)

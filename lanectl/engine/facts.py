@@ -5,9 +5,8 @@ Source: Docker Engine API 1.51, ContainerInspect and ContainerCreate. Podman's c
 
 from __future__ import annotations
 
-import calendar
-import time
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from lanectl.core.container import Container, CreateArgs, Image, Status
@@ -87,8 +86,8 @@ def log_since(started_at: str) -> str:
     if not started_at:
         return "0"
     whole, _, fraction = started_at.removesuffix("Z").partition(".")
-    seconds = calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S"))
-    return f"{seconds}.{(fraction or '0').ljust(9, '0')}"
+    seconds = datetime.fromisoformat(f"{whole}+00:00").timestamp()
+    return f"{seconds:.0f}.{(fraction or '0').ljust(9, '0')}"
 
 
 def recreate(inspect: Mapping[str, Any]) -> CreateArgs:
