@@ -158,5 +158,5 @@ def _take_down(settings: Settings) -> int:
     if settings.json:
         render.emit({"site": station.site.root, "removed": count})
     else:
-        render.out(f"{count} containers are stopped and removed; the rest goes with: rm -r {station.site.root}")
+        render.out(f"containers stopped and removed: {count}; the rest goes with: rm -r {station.site.root}")
     return ExitCode.OK

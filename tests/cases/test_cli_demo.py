@@ -1,0 +1,91 @@
+"""`lanectl demo`: the main job end to end on the embedded engine, as a newcomer runs it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lanectl.errors import ExitCode
+from tests.support.station import Done
+
+# Some ten seconds on an idle machine, of which the quick measurement takes five; nothing waits this long.
+WITHIN_S = 120.0
+
+
+def _lanectl(*words: str) -> Done:
+    argv = [sys.executable, "-m", "lanectl", *words]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    root = tmp_path / "demo"
+    yield root
+    if root.exists():
+        _lanectl("--site", str(root), "demo", "--stop")
+
+
+def test_a_newcomer_sees_the_whole_job_and_can_go_on_playing(root: Path) -> None:
+    site = ("--site", str(root))
+    done = _lanectl(*site, "demo")
+    assert done.code == 0, done.err
+    for words in (
+        "pg61 is restored and serving: it answered a real request.",
+        "measured over HTTP, profile quick",
+        "1 stream, prompt set A / set B",
+        "Try next:",
+        f"lanectl --site {root} status",
+        f"lanectl --site {root} demo --stop",
+    ):
+        assert words in done.out
+    dark = float(re.findall(r"^  dark time +([\d.]+) ", done.out, re.MULTILINE)[0])
+    seen = float(re.findall(r"^  a client saw +([\d.]+) ", done.out, re.MULTILINE)[0])
+    assert dark > 0
+    # The client asks every 25 ms; the order to stop comes before its last good answer, or up to that long after it.
+    assert abs(dark - seen) < 1.0
+    assert f"$ lanectl --site {root} swap gracetier --measure --profile quick --yes" in done.err
+
+    again = _lanectl(*site, "demo", "--json")
+    said = json.loads(again.out)
+    assert (again.code, said["exit_code"], said["swap"]["outcome"]) == (0, 0, "measured")
+    assert said["client"]["answers"] > 0
+    assert "--keep" not in again.err, "production serves already"
+    status = json.loads(_lanectl(*site, "status", "--json").out)
+    assert (status["production"], status["exit_code"]) == ("pg61", 0)
+
+    assert _lanectl(*site, "stop", "--yes").code == 0
+    third = _lanectl(*site, "swap", "gracetier", "--yes")
+    assert third.code == ExitCode.REFUSED, "nothing serves: there is no baseline"
+    stopped = _lanectl(*site, "demo", "--stop")
+    assert (stopped.code, "containers stopped and removed: 1" in stopped.out) == (0, True)
+    assert not list((root / "state" / "local" / "names").iterdir())
+
+
+def test_a_directory_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "station.yaml").write_text("station: mine\n")
+    done = _lanectl("--site", str(tmp_path), "demo")
+    assert (done.code, done.out) == (ExitCode.USAGE, "")
+    assert "not empty" in done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["station.yaml"]
+
+
+def test_only_a_demo_site_is_ever_taken_down(tmp_path: Path) -> None:
+    station = "station: demo\nengine: {kind: local}\nports: {public: 20001, trial: 20002}\n"
+    (tmp_path / "station.yaml").write_text(station)
+    done = _lanectl("--site", str(tmp_path), "demo", "--stop")
+    assert done.code == ExitCode.USAGE
+    assert "was not made by `lanectl demo`" in done.err
+
+
+def test_with_docker_nothing_is_made_without_a_yes(tmp_path: Path) -> None:
+    done = _lanectl("--site", str(tmp_path / "new"), "demo", "--docker")
+    assert done.code == ExitCode.USAGE
+    assert "--yes" in done.err
+    assert not (tmp_path / "new").exists()
