@@ -254,15 +254,19 @@ class FakeLog:
                 self._reader.caught_up = True
                 self._world.changed.notify_all()
                 self._world.changed.wait(REAL_POLL_S)
-            self._reader.caught_up = True
-            self._world.changed.notify_all()
+            self._gone()
             raise StopIteration
 
     def close(self) -> None:
         with self._world.changed:
             self._closed = True
-            self._reader.caught_up = True
-            self._world.changed.notify_all()
+            self._gone()
+
+    def _gone(self) -> None:
+        """Nobody waits any more for what this reader has not taken."""
+        if self._reader in self._world.readers:
+            self._world.readers.remove(self._reader)
+        self._world.changed.notify_all()
 
     def _take(self) -> None:
         """Take what was written since the last look, and see whether more can come."""

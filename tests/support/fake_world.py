@@ -291,14 +291,18 @@ class World:
     def _time_has_passed(self) -> None:
         """After a sleep in fake time: let what is due happen, and log readers in other threads take what it wrote."""
         self.look()
-        others = [reader for reader in self.readers if reader.thread != threading.get_ident()]
+        me = threading.get_ident()
+
+        def behind() -> list[Reader]:
+            return [one for one in self.readers if one.thread != me and not one.caught_up and not one.left]
+
         with self.changed:
-            if not self.changed.wait_for(lambda: all(reader.caught_up for reader in others), READERS_WITHIN_S):
-                for reader in others:
-                    reader.left = not reader.caught_up
+            if not self.changed.wait_for(lambda: not behind(), READERS_WITHIN_S):
+                for reader in behind():
+                    reader.left = True
 
 
-@dataclass
+@dataclass(eq=False)
 class Reader:
     """Who reads a log. `caught_up`: it has taken all and waits for more. `left`: it does not read on; time goes on."""
 
