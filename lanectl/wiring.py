@@ -1,48 +1,42 @@
-"""The only place where real adapters are built. Nothing is connected here: an engine is reached by its first call."""
+"""The only place where real adapters are built. Nothing is connected here: an engine is reached by its first call.
+
+Everything is imported where it is built: the cron check of a URL needs neither the spec reader nor an engine.
+"""
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import pwd
-import socket
-import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lanectl.actions.station import Measured, Station
-from lanectl.clock import SystemClock
-from lanectl.core.site import Site
-from lanectl.errors import ExitCode, LaneError
-from lanectl.jobs import DetachedJobs, unit_enabled
-from lanectl.logs import OperatorLog
-from lanectl.ports import ContainerEngine, Gpus
-from lanectl.probes.http import HttpProber
-from lanectl.settings import Settings, site_root
-from lanectl.site.load import load_site
-from lanectl.site.station import DOCKER_ENDPOINT
-from lanectl.store.audit import Audit
-from lanectl.store.layout import StateDir
-from lanectl.store.process import boot_id
-
 if TYPE_CHECKING:
     from lanectl.actions.demo import DemoHost
+    from lanectl.actions.station import Measured, Station
+    from lanectl.core.site import Site
+    from lanectl.ports import Clock, ContainerEngine, Gpus, Prober
+    from lanectl.settings import Settings
+    from lanectl.store.layout import StateDir
 
 STATE = "state"
 
 
 def build_station(settings: Settings) -> Station:
     """Given the settings, return the station they mean. Raise `SpecError` or `LaneError` when it is no good site."""
+    from lanectl.actions.station import Station
+    from lanectl.jobs import DetachedJobs
+    from lanectl.logs import OperatorLog
+    from lanectl.store.audit import Audit
+    from lanectl.store.layout import StateDir
+    from lanectl.store.process import boot_id
+
     site = read_site(settings)
     state = StateDir(Path(site.root) / STATE)
-    clock = SystemClock()
+    clock = build_clock()
     return Station(
         site=site,
         state=state,
         engine=build_engine(site, state),
-        prober=HttpProber(),
+        prober=build_prober(),
         gpus=_gpus(site),
         clock=clock,
         jobs=DetachedJobs(),
@@ -50,7 +44,6 @@ def build_station(settings: Settings) -> Station:
         log=OperatorLog(verbose=settings.verbose),
         measure=_measure,
         in_flight=_in_flight,
-        unit_enabled=unit_enabled,
         command=settings.command,
         boot_id=boot_id(),
         environ=settings.environ,
@@ -59,11 +52,17 @@ def build_station(settings: Settings) -> Station:
 
 def read_site(settings: Settings) -> Site:
     """Return the site that the settings mean. Raise as `build_station`."""
+    from lanectl.settings import site_root
+    from lanectl.site.load import load_site
+
     return load_site(site_root(settings.site, settings.environ))
 
 
 def state_dir(settings: Settings) -> StateDir:
     """Return where the site keeps its state; its specs need not be in order for that. Raise `LaneError` for no site."""
+    from lanectl.settings import site_root
+    from lanectl.store.layout import StateDir
+
     return StateDir(site_root(settings.site, settings.environ) / STATE)
 
 
@@ -78,8 +77,22 @@ def build_engine(site: Site, state: StateDir) -> ContainerEngine:
     return DockerEngine(site.engine.endpoint, site.engine.daemon_id)
 
 
+def build_prober() -> Prober:
+    from lanectl.probes.http import HttpProber
+
+    return HttpProber()
+
+
+def build_clock() -> Clock:
+    from lanectl.clock import SystemClock
+
+    return SystemClock()
+
+
 def demo_station(settings: Settings, root: Path, words: tuple[str, ...]) -> Station:
     """Return the station of a demo site on which the command `words` runs."""
+    from dataclasses import replace
+
     return build_station(replace(settings, site=str(root), command=("lanectl", "--site", str(root), *words)))
 
 
@@ -88,7 +101,11 @@ def demo_host(docker: bool, environ: Mapping[str, str]) -> DemoHost:
 
     Raise `LaneError` (exit 2) when the extra `demo` is missing, `Unreachable` when the engine cannot be used.
     """
+    import importlib.util
+    import sys
+
     from lanectl.actions.demo import DemoHost
+    from lanectl.errors import ExitCode, LaneError
 
     if importlib.util.find_spec("numpy") is None:
         raise LaneError(
@@ -99,6 +116,7 @@ def demo_host(docker: bool, environ: Mapping[str, str]) -> DemoHost:
 
         return DemoHost("local", sys.executable, reference(Path(__file__).parent / "reference"))
     from lanectl.engine.demo_image import ensure_image, python_binds
+    from lanectl.site.station import DOCKER_ENDPOINT
 
     endpoint = environ.get("DOCKER_HOST") or DOCKER_ENDPOINT
     daemon_id, image = ensure_image(endpoint)
@@ -107,6 +125,10 @@ def demo_host(docker: bool, environ: Mapping[str, str]) -> DemoHost:
 
 def who() -> dict[str, str]:
     """Return who is at work, for the audit: the login name, who became it, the machine."""
+    import os
+    import pwd
+    import socket
+
     try:
         user = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from lanectl.core.lane import Missing
+from lanectl.core.lane import Lane, Missing
 from lanectl.core.site import Site
+from lanectl.engine.create import compose, create_args, docker_run
 from lanectl.errors import ExitCode, Problem, SpecError
 from lanectl.site.load import check_all, lane_names, load_lane
 
@@ -71,3 +73,18 @@ def _summary(site: Site, label: str) -> tuple[str, tuple[Missing, ...]]:
     except SpecError:
         return "", ()
     return lane.summary, lane.missing
+
+
+def as_docker_run(lane: Lane) -> dict[str, list[str]]:
+    """Given a lane, return by service the words of the `docker run` that does the same; secrets stay references."""
+    return {
+        service.name: docker_run(
+            create_args(lane, service, name=service.container_name, labels={}, restart=service.restart)
+        )
+        for service in lane.services
+    }
+
+
+def as_compose(lane: Lane) -> dict[str, Any]:
+    """Given a lane, return the content of a Compose file that does the same; secrets stay references."""
+    return compose(lane)

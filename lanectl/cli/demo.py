@@ -50,12 +50,11 @@ def _site(settings: Settings, docker: bool) -> Path:
 
     from lanectl import wiring
     from lanectl.actions.demo import is_demo, make_site, refresh_image
-    from lanectl.probes.http import HttpProber
 
     named = settings.site
     root = Path(named).absolute() if named else Path(tempfile.mkdtemp(prefix="lanectl-demo-"))
     if not is_demo(root):
-        make_site(root, wiring.demo_host(docker, settings.environ), HttpProber())
+        make_site(root, wiring.demo_host(docker, settings.environ), wiring.build_prober())
         return root
     station = wiring.demo_station(settings, root, ())
     image = station.site.images["reference"]

@@ -95,8 +95,7 @@ def render_lane(
 
     Either does the same as lanectl. Secrets stay references.
     """
-    from lanectl.engine.create import compose as as_compose
-    from lanectl.engine.create import create_args, docker_run
+    from lanectl.actions.lanes import as_compose, as_docker_run
 
     settings = options.settings(context)
     found = _load(_site(settings), lane)
@@ -111,12 +110,7 @@ def render_lane(
 
             render.out(yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120).rstrip())
         return 0
-    runs = {
-        service.name: docker_run(
-            create_args(found, service, name=service.container_name, labels={}, restart=service.restart)
-        )
-        for service in found.services
-    }
+    runs = as_docker_run(found)
     if settings.json:
         render.emit({"docker_run": runs})
     else:

@@ -49,11 +49,11 @@ def audit_log(
 ) -> int:
     """Print who did what, when, and how it ended."""
     from lanectl import wiring
-    from lanectl.store.audit import entries
+    from lanectl.actions.audit_trail import newest
 
     settings = options.settings(context)
     _check_count(last)
-    found = list(entries(wiring.state_dir(settings).audit))[-last:] if last else []
+    found = newest(wiring.state_dir(settings), last)
     if settings.json:
         render.emit({"entries": found})
     else:
@@ -67,12 +67,13 @@ def audit_verify(context: typer.Context) -> int:
     Every line must be readable, in sequence, and follow from the one before; exit code 1 if not.
     """
     from lanectl import wiring
+    from lanectl.actions.audit_trail import check
     from lanectl.core.codec import to_json
-    from lanectl.store.audit import verify
 
     settings = options.settings(context)
-    path = wiring.state_dir(settings).audit
-    count, problems = verify(path)
+    state = wiring.state_dir(settings)
+    path = state.audit
+    count, problems = check(state)
     code = ExitCode.FAILED if problems else ExitCode.OK
     if settings.json:
         render.emit({"path": str(path), "lines": count, "problems": to_json(problems), "exit_code": int(code)})

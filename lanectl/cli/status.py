@@ -131,15 +131,14 @@ def _api_key(variable: str | None) -> str | None:
 
 
 def _url(url: str, model: str | None, key: str | None, timeout_s: float | None) -> HealthReport:
+    from lanectl import wiring
     from lanectl.actions.health import check_url
-    from lanectl.clock import SystemClock
     from lanectl.core.lane import Completion
-    from lanectl.probes.http import HttpProber
 
     return check_url(
         url,
-        prober=HttpProber(),
-        clock=SystemClock(),
+        prober=wiring.build_prober(),
+        clock=wiring.build_clock(),
         model=model,
         api_key=key,
         completion=None if timeout_s is None else Completion(within_s=timeout_s),
