@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
@@ -41,11 +42,15 @@ GROUPS: dict[str, tuple[str, Commands]] = {
     "lanes": ("The site's lanes.", {"list": lanes.list_, "show": lanes.show, "validate": lanes.validate}),
     "audit": ("Who did what, and when.", {"log": logs.audit_log, "verify": logs.audit_verify}),
 }
+COMPLETING = "_LANECTL_COMPLETE"  # set by the shell when Tab is pressed
 HIDDEN = ("guard",)  # for lanectl itself
 
 
-def command_line(wanted: str | None = None) -> Any:
-    """Return the root command with all its subcommands, or with the wanted one only (making all costs 10 ms)."""
+def command_line(wanted: str | None, *, outlines: bool) -> Any:
+    """Return the root command with the wanted subcommand only, or with all when there is no such one.
+
+    Making all of them with their parameters costs 10 ms. `outlines`: help that lists them only needs their words.
+    """
     app = typer.Typer(
         name=PROGRAM,
         rich_markup_mode=None,  # rich costs 50 ms, and help is read in pipes and on slow consoles too
@@ -56,18 +61,27 @@ def command_line(wanted: str | None = None) -> Any:
     app.callback(invoke_without_command=True)(root)
     known = {*COMMANDS, *GROUPS}
     names = {wanted} if wanted in known else known
-    _add(app, {name: function for name, function in COMMANDS.items() if name in names})
+    outlines = outlines and wanted not in known
+    _add(app, {name: function for name, function in COMMANDS.items() if name in names}, outlines)
     for name, (text, commands) in GROUPS.items():
         if name in names:
             group = typer.Typer(rich_markup_mode=None, help=text)
-            _add(group, commands)
+            _add(group, commands, outlines)
             app.add_typer(group, name=name)
     return plain(typer.main.get_command(app))
 
 
-def _add(app: typer.Typer, commands: Commands) -> None:
+def _add(app: typer.Typer, commands: Commands, outlines: bool) -> None:
     for name, function in commands.items():
-        app.command(name, epilog=options.EPILOG, hidden=name in HIDDEN)(function)
+        made = _outline(function) if outlines else function
+        app.command(name, epilog=options.EPILOG, hidden=name in HIDDEN)(made)
+
+
+def _outline(function: Callable[..., Any]) -> Callable[[], None]:
+    def outline() -> None: ...
+
+    outline.__doc__ = function.__doc__
+    return outline
 
 
 def _version(wanted: bool) -> None:
@@ -102,7 +116,7 @@ def run(words: Sequence[str]) -> int:
     given = Settings(json=as_json, command=(PROGRAM, *words))
     hoisted = options.hoist(words)
     try:
-        command = command_line(options.command_of(hoisted))
+        command = command_line(options.command_of(hoisted), outlines=COMPLETING not in os.environ)
         code = command.main(args=hoisted, prog_name=PROGRAM, standalone_mode=False, obj=given)
         return code if isinstance(code, int) else ExitCode.OK
     except LaneError as error:
@@ -143,7 +157,6 @@ def _fault(error: Exception) -> LaneError:
 
 
 def _keep_traceback(error: Exception) -> str:
-    import os
     import tempfile
     import traceback
 

@@ -39,7 +39,7 @@ def hoist(words: Sequence[str]) -> list[str]:
 
 def command_of(words: Sequence[str]) -> str | None:
     """Given a hoisted command line, return its command's name; None where options come first that are not global."""
-    left = list(words)
+    left = [word for word in words if word != "--"]
     while left and (left[0] in FLAGS or left[0] == SITE or left[0].startswith(f"{SITE}=")):
         left = left[2:] if left[0] == SITE else left[1:]
     return left[0] if left and not left[0].startswith("-") else None
