@@ -59,6 +59,13 @@ def test_a_value_that_is_not_known_reads_unknown_and_a_missing_cell_has_no_line(
     assert lines == [("engine step at 1 stream, set A / set B", "unknown / 7.64", "ms")]
 
 
+def test_the_servers_own_step_is_shown_where_it_says_it() -> None:
+    """A busy server that hands over several chunks at once makes the client's median gap meaningless."""
+    values = {("one-a", "step_ms.client"): 0.001, ("one-a", "step_ms.itl"): 1.79, ("one-a", "step_ms.busy"): 1.96}
+    assert table(measured(dict(values)))[0] == ("engine step at 1 stream, set A / set B", "1.79 / unknown", "ms")
+    assert table(measured(values | {("one-a", "step_ms.itl"): None}))[0][1] == "1.96 / unknown"
+
+
 def test_everything_a_reader_must_know_is_noted() -> None:
     failed = Check("foreign_traffic", "fail", "the server generated 2 tokens, 1 of them for this cell")
     unknown = Check("prefix_cache", "unknown", "no counters")
