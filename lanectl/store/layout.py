@@ -38,6 +38,11 @@ class StateDir:
         """The local engine's containers."""
         return self.root / "local"
 
+    @property
+    def watch(self) -> Path:
+        """What each watchdog is told, says, and leaves behind."""
+        return self.root / "watch"
+
     def swap(self, swap: str) -> Path:
         return self.swaps / swap
 
