@@ -84,7 +84,7 @@ def test_ignore_sigterm_needs_a_kill() -> None:
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
 def test_hold_port_keeps_the_socket_after_the_end(end: signal.Signals) -> None:
-    with ReferenceServer(faults="hold-port=0.5") as server:
+    with ReferenceServer(faults="hold-port=1") as server:
         server.process.send_signal(end)
         server.ended()
         assert not _refused(server.port)
