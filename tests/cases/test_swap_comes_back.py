@@ -348,14 +348,16 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-def test_a_candidate_that_is_gone_before_its_removal_is_fine(site: FakeSite) -> None:
+def test_a_candidate_that_somebody_removed_has_failed_and_needs_no_removal(site: FakeSite) -> None:
     production = both(site)
 
     def remove() -> None:
         (candidate,) = [one for name, one in site.containers().items() if ".candidate." in name]
         site.engine.remove(candidate.id)
 
-    assert _meanwhile(site, remove).outcome == "measured"
+    ended = _meanwhile(site, remove)
+    assert (ended.exit_code, ended.outcome) == (ExitCode.CANDIDATE, "failed:measure")
+    assert "removed behind our back" in ended.words
     is_back(site, *production)
 
 
