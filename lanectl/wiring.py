@@ -23,7 +23,7 @@ STATE = "state"
 def build_station(settings: Settings) -> Station:
     """Given the settings, return the station they mean. Raise `SpecError` or `LaneError` when it is no good site."""
     from lanectl.actions.station import Station
-    from lanectl.jobs import DetachedJobs
+    from lanectl.jobs import DetachedJobs, unit_enabled
     from lanectl.logs import OperatorLog
     from lanectl.store.audit import Audit
     from lanectl.store.layout import StateDir
@@ -47,6 +47,7 @@ def build_station(settings: Settings) -> Station:
         command=settings.command,
         boot_id=boot_id(),
         environ=settings.environ,
+        unit_enabled=unit_enabled,
     )
 
 
