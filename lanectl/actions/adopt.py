@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lanectl.actions.bring_up import served
 from lanectl.actions.difference import Difference, differences
-from lanectl.actions.look import look
+from lanectl.actions.look import look, served
 from lanectl.actions.operation import conclude, intend, locked
 from lanectl.actions.station import Station
 from lanectl.actions.unfinished import refuse_unfinished

@@ -6,24 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from lanectl.actions.interrupts import Interrupts
+from lanectl.actions.look import served
 from lanectl.actions.progress import Progress
-from lanectl.actions.ready import ReadyReport, Served, wait_ready
+from lanectl.actions.ready import ReadyReport, wait_ready
 from lanectl.actions.station import Station
 from lanectl.core.container import Container, CreateArgs, Status
 from lanectl.core.lane import Restart
 from lanectl.core.owed import Owed, OwedService
 from lanectl.core.recovery import SeenService
-
-
-def served(station: Station, owed: Owed, service: OwedService) -> Served:
-    """Return what a service of an owed lane must answer, and where."""
-    return Served(
-        host=owed.host,
-        port=owed.port,
-        model=owed.served_model,
-        max_model_len=owed.max_model_len,
-        api_key=station.api_key(service.ready.api_key if service.ready else None),
-    )
 
 
 def bring_up(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -87,6 +86,8 @@ def expected_outage(state: StateDir, lane: str, *, keep: bool, measure: bool) ->
 
     Only swaps that ended the same way count: one that failed early, or did not measure, was dark for less long.
     """
+    import statistics
+
     wanted = Outcome.PROMOTED if keep else Outcome.MEASURED if measure else Outcome.PROVEN
     swaps = (past for past in past_swaps(state) if (past.kind, past.lane, past.outcome) == ("swap", lane, wanted))
     seen = [past.dark_s for past in swaps if past.dark_s is not None]

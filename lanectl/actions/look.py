@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from lanectl.core.container import Container
 from lanectl.core.health import (
@@ -19,8 +20,12 @@ from lanectl.core.health import (
 )
 from lanectl.core.lane import Ready
 from lanectl.errors import LaneError
-from lanectl.ports import ContainerEngine, PortOwner, Prober
-from lanectl.probes.logs import LogWatch, ReadyService
+
+if TYPE_CHECKING:
+    from lanectl.actions.station import Station
+    from lanectl.core.owed import Owed, OwedService
+    from lanectl.ports import ContainerEngine, PortOwner, Prober
+    from lanectl.probes.logs import LogWatch, ReadyService
 
 LOOPBACK_OF = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 HOST_NETWORK = ("host", "")  # "": the engine does not say; then the listener has to be one of the container's
@@ -41,6 +46,17 @@ class Served:
         """The URL at which this machine reaches the service."""
         host = LOOPBACK_OF.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+
+def served(station: Station, owed: Owed, service: OwedService) -> Served:
+    """Return what a service of an owed lane must answer, and where."""
+    return Served(
+        host=owed.host,
+        port=owed.port,
+        model=owed.served_model,
+        max_model_len=owed.max_model_len,
+        api_key=station.api_key(service.ready.api_key if service.ready else None),
+    )
 
 
 def target_of(served: Served, ready: Ready) -> HttpTarget:

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lanectl.actions.bring_up import served
-from lanectl.actions.look import look
+from lanectl.actions.look import look, served
 from lanectl.actions.station import Station
 from lanectl.core.container import Container, EngineInfo
 from lanectl.core.lane import Lane

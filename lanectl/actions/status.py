@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lanectl.actions.bring_up import served
 from lanectl.actions.history import PastSwap, past_swaps
-from lanectl.actions.look import look
+from lanectl.actions.look import look, served
 from lanectl.actions.station import Station
 from lanectl.actions.unfinished import open_swaps
 from lanectl.core.health import Reason, exit_of

@@ -15,7 +15,6 @@ from lanectl.core.site import LOOPBACK, Site
 from lanectl.errors import LaneError, Problem, SpecError
 from lanectl.site.cross_lane import shared_names
 from lanectl.site.lane_shape import LANE_NAME, LANE_NAME_FORM, OVERLAY_KEYS
-from lanectl.site.lane_values import build_lane
 from lanectl.site.reader import read_file
 from lanectl.site.station import build_site
 from lanectl.site.tree import MapNode, Node, nearest, overlay
@@ -107,6 +106,8 @@ def _variants(tree: Node) -> tuple[str, ...]:
 
 
 def _resolve(site: Site, tree: Node, name: str, variant: str | None, public: bool) -> tuple[Lane, list[Problem]]:
+    from lanectl.site.lane_values import build_lane  # what reads the site only need not know how a lane is read
+
     host, port = (site.host, site.public_port) if public else (LOOPBACK, site.trial_port)
     problems: list[Problem] = []
     if variant is not None and isinstance(tree, MapNode):
