@@ -93,7 +93,7 @@ class FakeEngine:
             if unknown is not None:
                 container.error = unknown
                 raise DeviceUnknown(unknown)
-            program = self.world.programs.get(container.born_name) or self.world.programs.get(container.image_id)
+            program = self.world.program_of(container)
             if program is not None and program.start_error is not None:
                 container.error = program.start_error
                 raise EngineError(program.start_error)

@@ -54,7 +54,7 @@ class Numbers:
 
 
 class FakeSite(SwapSite):
-    """A site on a world. Each lane has an image of its own, so that the world knows what its containers run.
+    """A site on a world, which knows what a container runs by its image, or by its lane's name in its command.
 
     `measure`, `in_flight` and `gpus` are the Station's; replace them to have them fail.
     """
@@ -64,6 +64,7 @@ class FakeSite(SwapSite):
         self.world = World(self.clock)
         self.world.cdi_devices = tuple(NAMES.values())
         self.images: dict[str, str] = {}
+        self.sharing: set[str] = set()  # lanes whose image is another lane's too
         self.measured: list[str] = []
         self.measure: Callable[..., Any] = self._measure
         self.in_flight: Callable[[str, str | None], int | None] = lambda url, key: 0
@@ -88,18 +89,22 @@ class FakeSite(SwapSite):
         program: Program = WELL,
         *,
         sidecar: Program | None = None,
+        image_of: str | None = None,
         ready: Mapping[str, Any] | None = None,
         more: Mapping[str, Any] | None = None,
         **server: Any,
     ) -> None:
         """Write a lane whose server runs `program`, after a sidecar where one is given; `ready` and `server` change
-        the server's keys, `more` adds keys of the lane."""
+        the server's keys, `more` adds keys of the lane. `image_of`: a lane whose server has the same image."""
         services: dict[str, Any] = {}
+        if image_of is not None:
+            self.images[name] = self.images[image_of]
+            self.sharing.add(name)
         if sidecar is not None:
             services["sidecar"] = self._service(f"{name}-sidecar", sidecar, ready={"log": "^serving", "timeout": "1m"})
             server["depends_on"] = ["sidecar"]
         services["server"] = self._service(name, program, ready={**READY, **(ready or {})}, **server)
-        services["server"]["command"] = ["serve", "--host", "${host}", "--port", "${port}"]
+        services["server"]["command"] = ["serve", name, "--host", "${host}", "--port", "${port}"]
         self.write_lane(name, services, more)
 
     def produce(self, name: str = "prod", program: Program = WELL, **lane: Any) -> FakeContainer:
@@ -111,7 +116,7 @@ class FakeSite(SwapSite):
 
     def by_hand(self, name: str, restart: str = "always", **body: Any) -> FakeContainer:
         """Start a lane's server as an operator does with `docker run`: no labels, a restart policy of its own."""
-        command = ["serve", "--host", "127.0.0.1", "--port", str(self.public)]
+        command = ["serve", name, "--host", "127.0.0.1", "--port", str(self.public)]
         with self.world.changed:
             image = self.world.images[self.images[name]]
             made = self.world.add(name, {"Image": image.id, "Cmd": command, **body}, image, Restart(restart))
@@ -125,7 +130,7 @@ class FakeSite(SwapSite):
 
     def becomes(self, name: str, program: Program) -> None:
         """From its next start on, containers of this lane's image run another program."""
-        self.world.programs[self.images[name]] = program
+        self.world.programs[name if name in self.sharing else self.images[name]] = program
 
     def ask(self) -> str | None:
         listeners = self.world.listeners(self.public)

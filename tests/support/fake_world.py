@@ -137,7 +137,8 @@ class FakeContainer:
 class World:
     """Containers, images and devices of one machine, as functions of the clock.
 
-    `programs`: what a container runs, by the name it was created with, else by its image id; else the default.
+    `programs`: what a container runs, by the name it was created with, else by a word of its command, else by its image
+    id; else the default.
     `strangers`: listeners that are no containers. Every method must be called with `changed` held, except `look`.
     """
 
@@ -185,8 +186,7 @@ class World:
     def start(self, container: FakeContainer) -> None:
         """Start a run: plan what its program does from now on."""
         now = self.clock.monotonic()
-        program = self.programs.get(container.born_name) or self.programs.get(container.image_id) or Program()
-        container.program = program
+        program = container.program = self.program_of(container) or Program()
         container.run += 1
         container.status, container.started_at, container.exit_code = Status.RUNNING, now, None
         container.oom_killed, container.error = False, ""
@@ -203,6 +203,11 @@ class World:
             plan.append((now + program.exits_after_s, lambda: self.end(container, program.exit_code)))
         container.due = sorted(plan, key=lambda item: item[0])
         self.look()
+
+    def program_of(self, container: FakeContainer) -> Program | None:
+        """Return what the container will run at its next start, None where nothing was said."""
+        keys = (container.born_name, *(container.body.get("Cmd") or ()), container.image_id)
+        return next((self.programs[key] for key in keys if key in self.programs), None)
 
     def end(self, container: FakeContainer, exit_code: int, *, by_hand: bool = False) -> None:
         """End a run. `by_hand` (a stop or kill): its restart policy does not start it again."""
