@@ -82,7 +82,8 @@ def _last(report: StatusReport) -> Iterator[str]:
     dark = f", {last.dark_s:.1f} s without service" if last.dark_s is not None else ""
     yield f"last swap   {last.swap}: {last.outcome}{dark}, ended {ago(last.closed_at)}"
     if last.failure is not None:
-        yield f"            {last.failure.step}: {last.failure.reason}: {last.failure.message}"
+        told = f"{last.failure.step}: {last.failure.reason}: {last.failure.message}"
+        yield from (f"            {line}" for line in told.splitlines())  # a refusal has a line for each reason
     if last.measured:
         yield f"            its numbers: {last.measured}"
 
