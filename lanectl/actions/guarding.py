@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+from contextlib import suppress
 
 from lanectl.actions.guard import READY_BYTE
 from lanectl.actions.observe import observe
@@ -35,7 +36,8 @@ def guard(station: Station, swap: str, alive_fd: int, ready_fd: int) -> None:
     preload(station)
     # A restore begins with this very look, so that whatever it imports and connects is there when it counts.
     observe(station, state, released=False, proven=False)
-    os.write(ready_fd, READY_BYTE)
+    with suppress(BrokenPipeError):  # the owner died while we got ready: nobody listens, and there is work
+        os.write(ready_fd, READY_BYTE)
     os.close(ready_fd)
     while not _ended(alive_fd, station, state):
         if load(path).closed is not None:

@@ -15,7 +15,7 @@ from lanectl.actions.close import close_swap
 from lanectl.actions.discard import discard
 from lanectl.actions.gone import wait_free
 from lanectl.actions.observe import observe
-from lanectl.actions.park import park
+from lanectl.actions.park import hold, park
 from lanectl.actions.progress import Progress
 from lanectl.actions.station import Station
 from lanectl.actions.steps import WayBack
@@ -166,6 +166,13 @@ def _retire(scene: _Scene) -> None:
         scene.back.run(f"retire:{container.name}", effect, scene.walk.attempt)
 
 
+def _finish_stop(scene: _Scene) -> None:
+    scene.walk.released = scene.walk.proven = False
+    for name in reversed(scene.move.services):
+        owed, _ = scene.seen(name)
+        scene.back.run(f"stop:{name}", lambda owed=owed: hold(scene.station.engine, owed), scene.walk.attempt)  # type: ignore[misc]
+
+
 def _release(scene: _Scene) -> None:
     state, owed = scene.journal.state, scene.journal.state.owed
     if owed is None:
@@ -229,6 +236,7 @@ def _bring_up(scene: _Scene) -> None:
 _MOVES: dict[Act, Callable[[_Scene], None]] = {
     Act.DISCARD: _discard,
     Act.RETIRE: _retire,
+    Act.STOP: _finish_stop,
     Act.RELEASE: _release,
     Act.SETTLE: _settle,
     Act.START: _bring_up,

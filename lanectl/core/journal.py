@@ -152,6 +152,7 @@ class SwapState:
 
     `left_at`: the step or phase at which the first `resumed` record found it. `pending`: a step that began and has no
     outcome. `failure`: what ended the forward leg; `stumbled`: a step of the way back that failed and is not done yet.
+    `stopping`: services of production whose stop began and is not known to have ended.
     `shm`: shared-memory files of the candidate, removed once it is gone. `guest`: a parked lane that is
     started again instead of a new candidate (a rollback); it is stopped, never removed, when it is not owed.
     `supersedes`: open swaps whose debts this one takes over once it is armed. `from_dark`: production was not serving
@@ -177,6 +178,7 @@ class SwapState:
     former: Owed | None = None
     committed: bool = False
     pending: str | None = None
+    stopping: tuple[str, ...] = ()
     done: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     failure: Failure | None = None
     interrupted: bool = False
@@ -243,12 +245,17 @@ def _apply(state: SwapState, record: Record) -> SwapState:
 
 
 def _begin(state: SwapState, record: Record) -> SwapState:
+    verb, _, service = record.step.partition(":")
+    if verb == "stop" and service not in state.stopping:
+        state = replace(state, stopping=(*state.stopping, service))
     return replace(state, pending=record.step)
 
 
 def _done(state: SwapState, record: Record) -> SwapState:
     state = replace(state, pending=None, stumbled="", done={**state.done, record.step: record.data})
     verb, _, service = record.step.partition(":")
+    if verb == "stop":
+        return replace(state, stopping=tuple(name for name in state.stopping if name != service))
     if verb != "create":
         return state
     made = tuple(
@@ -290,6 +297,7 @@ def _committed(state: SwapState, record: Record) -> SwapState:
         state,
         phase=advance(state.phase, Phase.COMMITTED),
         committed=True,
+        stopping=(),
         former=state.owed,
         owed=from_json(Owed, record.data["target"]),
     )

@@ -45,6 +45,7 @@ class Act(StrEnum):
     TAKE_OVER = "stop the owner and take over"
     DISCARD = "remove what is not owed"
     RETIRE = "stop a parked lane that runs"
+    STOP = "finish the stop of what is owed"
     RELEASE = "wait for port and memory"
     SETTLE = "give owed containers their names"
     START = "start what is owed"
@@ -83,6 +84,12 @@ def next_move(state: SwapState, observed: Observed) -> Move:
 
 
 def _bring_back(state: SwapState, owed: Owed, observed: Observed) -> Move:
+    asked = tuple(
+        seen.owed.name for seen in observed.target if seen.owed.name in state.stopping and _up(seen.container)
+    )
+    if asked:
+        # The engine may still be at it, whoever asked: what answers now may be killed once it was believed.
+        return Move(Act.STOP, f"{', '.join(asked)} was asked to stop and may end at any moment", asked)
     down = tuple(seen.owed.name for seen in observed.target if not _up(seen.container))
     if down and not observed.released:
         return Move(Act.RELEASE, "port and memory are not proven free yet", down)

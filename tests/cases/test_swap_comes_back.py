@@ -12,7 +12,7 @@ import pytest
 from lanectl.core.container import Status
 from lanectl.core.journal import Kind
 from lanectl.core.lane import Restart
-from lanectl.errors import Busy, Dark, EngineError, ExitCode, Unfinished
+from lanectl.errors import Busy, Dark, EngineError, EngineUnknown, ExitCode, Unfinished
 from lanectl.ports import GpuReading
 from lanectl.store.lock import Lock
 from tests.support.aftermath import is_back, serves_alone, untouched
@@ -266,13 +266,33 @@ class _Blind(WorldGpus):
         return GpuReading(uuid, None, None, "GPU is lost") if self._blind else super().read(uuid)
 
 
-def test_T21_a_ghost_that_not_even_a_kill_ends_boots_nothing_beside_it(site: FakeSite) -> None:
+def test_T21_a_ghost_that_not_even_a_kill_ends_boots_nothing_beside_it_and_is_loud(site: FakeSite) -> None:
+    """It still answers, and may end at any moment: it was told to. It is not called production again."""
     production = both(site)
-    site.container(production[1].id).program = replace(WELL, term_code=None, dies=False)
+    ghost = site.container(production[1].id)
+    ghost.program = replace(WELL, term_code=None, dies=False)
     ended = site.swap("cand")
-    assert ended.outcome == "failed:stop:server"
+    assert ended.exit_code is ExitCode.DARK
+    assert "still runs after SIGKILL" in ended.words
     assert site.record(Kind.BEGIN, "start:server") is None
+    ghost.program = WELL
+    site.recover()
     is_back(site, *production)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_production_whose_stop_is_in_doubt_is_stopped_to_the_end_before_it_is_relied_on(
+    site: FakeSite, after: bool
+) -> None:
+    """The engine goes on stopping whoever asked: a server that still answers now may be gone a moment later."""
+    production = both(site)
+    engine = FakeEngine(site.world)
+    engine.faults.append(Fault("stop", EngineUnknown("no answer in 55 s"), after=after))
+    ended = site.swap("cand", station=site.station(engine=engine))
+    assert (ended.exit_code, ended.outcome) == (ExitCode.CANDIDATE, "failed:stop:server")
+    is_back(site, *production)
+    assert site.seen(production[1].id).started_at != production[1].started_at
+    assert site.seen(production[0].id).started_at == production[0].started_at, "nobody asked the sidecar to stop"
 
 
 def test_T53_a_stop_that_is_ignored_becomes_a_kill_and_is_recorded(site: FakeSite) -> None:

@@ -246,7 +246,14 @@ class RealSite(SwapSite):
 
     def until_record(self, kind: Kind, step: str = "", swaps: int = 1) -> Record:
         """Wait until the newest of at least so many swaps has recorded this; return the record."""
-        found = until(lambda: self.record(kind, step) if len(self.swaps()) >= swaps else None, SOON_S, f"{kind} {step}")
+
+        def look() -> Record | None:
+            try:
+                return self.record(kind, step) if len(self.journals()) >= swaps else None
+            except LaneError:
+                return None  # the journal's file is there and its first record is not yet
+
+        found = until(look, SOON_S, f"{kind} {step}")
         assert found is not None
         return found
 

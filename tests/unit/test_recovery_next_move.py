@@ -68,6 +68,13 @@ CASES = [
     ("running, parked name", a_state(), Observed((), seen(replace(PARKED, status=Status.RUNNING))), Act.SETTLE),
     ("running, not proven", a_state(), Observed((), seen(a_container())), Act.PROVE),
     ("running and proven", a_state(), Observed((), seen(a_container()), proven=True), Act.CLOSE),
+    (
+        "running, and its stop may be under way",
+        a_state(stopping=("server",)),
+        Observed((), seen(a_container()), proven=True),
+        Act.STOP,
+    ),
+    ("its stop has ended", a_state(stopping=("server",)), Observed((), seen(PARKED)), Act.RELEASE),
     ("proven counts for nothing once it is down", a_state(), Observed((), seen(PARKED), True, True), Act.SETTLE),
 ]
 

@@ -1,0 +1,139 @@
+"""`kill -9` of lanectl in the middle of a swap, with nobody left but the guard: production is back, proven and alone,
+and the journal says how. On both real engines, through real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from lanectl.core.container import Container
+from lanectl.core.journal import Kind
+from lanectl.errors import ExitCode
+from lanectl.store.journal import load
+from tests.support.aftermath import is_back, serves_alone
+from tests.support.poll import until
+from tests.support.station import SOON_S, RealSite
+
+DEAF = {"faults": "ignore-sigterm", "stop_grace_period": "2s"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """When to kill: once this is recorded. `prod` and `cand` make the swap dwell there; `outcome` is how it closes."""
+
+    kind: Kind
+    step: str
+    outcome: str
+    prod: dict[str, Any] = field(default_factory=dict)
+    cand: dict[str, Any] = field(default_factory=dict)
+    wish: tuple[str, ...] = ()
+
+
+CASES = {
+    "before_production_is_owed": Case(Kind.BEGIN, "guard", "refused"),
+    "draining": Case(
+        Kind.BEGIN, "drain", "recovered:drain", {"more": {"drain": {"idle_for": "30s", "deadline": "30s"}}}
+    ),
+    "stopping": Case(Kind.BEGIN, "stop:server", "recovered:stop:server", DEAF),
+    "booting": Case(Kind.BEGIN, "ready:server", "recovered:ready:server", cand={"faults": "boot-delay=20"}),
+    "measuring": Case(Kind.BEGIN, "measure", "recovered:measure", wish=("--measure", "--profile", "quick")),
+    "coming_back": Case(Kind.BEGIN, "prove", "recovered:prove", {"faults": "boot-delay=1"}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_T36_production_is_back_when_lanectl_is_killed_while(site: RealSite, name: str) -> None:
+    case = CASES[name]
+    production = site.produce(**case.prod)
+    site.lane("cand", **case.cand)
+    begun = site.begin("swap", "cand", "--yes", *case.wish)
+    site.until_record(case.kind, case.step, swaps=2)
+    begun.process.kill()
+    _closed(site, case.outcome)
+    is_back(site, production, killed=1)
+    assert site.swap("cand@none").exit_code is ExitCode.USAGE, "the lock is free"
+    if name == "stopping":
+        # The engine was told to stop that run and may still be at it: it must not be the one that is relied on.
+        assert site.seen(production.id).started_at != production.started_at
+
+
+def test_T36_once_committed_the_candidate_is_what_comes_back(site: RealSite) -> None:
+    old = site.produce()
+    site.lane("cand")
+    begun = site.begin("swap", "cand", "--yes", "--keep")
+    site.until_record(Kind.COMMITTED, swaps=2)
+    begun.process.kill()
+    _closed(site, "promoted")
+    serves_alone(site, f"{site.prefix}cand", killed=1 if begun.process.wait() == -signal.SIGKILL else 0)
+    assert not site.seen(old.id).running
+
+
+def test_T36_when_the_guard_dies_too_the_next_command_says_recover_and_recover_works(site: RealSite) -> None:
+    production = site.produce()
+    site.lane("cand", faults="boot-delay=20")
+    begun = site.begin("swap", "cand", "--yes")
+    site.until_record(Kind.BEGIN, "ready:server", swaps=2)
+    (guard,) = site.guards()
+    os.kill(guard, signal.SIGKILL)
+    begun.process.kill()
+    begun.process.wait()
+    refused = site.lanectl("swap", "cand", "--yes")
+    assert refused.code == ExitCode.UNFINISHED, refused
+    assert "lanectl recover" in refused.err
+    recovered = site.lanectl("recover")
+    assert recovered.code == ExitCode.OK, recovered
+    assert _outcome(site) == "recovered:ready:server"
+    is_back(site, production, killed=1)
+
+
+def test_a_guard_that_is_killed_does_not_keep_the_swap_from_its_end(site: RealSite) -> None:
+    production = site.produce()
+    site.lane("cand", faults="boot-delay=1")
+    begun = site.begin("swap", "cand", "--yes")
+    site.until_record(Kind.BEGIN, "ready:server", swaps=2)
+    (guard,) = site.guards()
+    os.kill(guard, signal.SIGKILL)
+    done = begun.ended()
+    assert done.code == ExitCode.OK, done
+    is_back(site, production)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_restores_production_and_exits_130(on_local: RealSite, number: signal.Signals) -> None:
+    production = on_local.produce()
+    on_local.lane("cand", faults="boot-delay=20")
+    begun = on_local.begin("swap", "cand", "--yes")
+    on_local.until_record(Kind.BEGIN, "ready:server", swaps=2)
+    begun.process.send_signal(number)
+    done = begun.ended()
+    assert done.code == ExitCode.INTERRUPTED, done
+    assert "prod is restored and serving" in done.out
+    assert _outcome(on_local) == "interrupted"
+    is_back(on_local, production)
+
+
+def _closed(site: RealSite, outcome: str) -> None:
+    """Wait until the guard has closed the swap, and has ended itself."""
+    until(lambda: _outcome(site) is not None and not site.guards(), SOON_S, "the guard has closed the swap")
+    assert _outcome(site) == outcome
+
+
+def _outcome(site: RealSite) -> str | None:
+    return load(site.station().state.journal(site.records()[0].swap)).closed
+
+
+def test_a_second_operator_is_told_who_is_at_work(on_local: RealSite) -> None:
+    production: Container = on_local.produce()
+    on_local.lane("cand", faults="boot-delay=2")
+    begun = on_local.begin("swap", "cand", "--yes")
+    on_local.until_record(Kind.BEGIN, "ready:server", swaps=2)
+    second = on_local.lanectl("swap", "cand", "--yes")
+    assert second.code == ExitCode.BUSY, second
+    assert f"pid {begun.process.pid}" in second.err
+    assert "phase READY" in second.err
+    assert begun.ended().code == ExitCode.OK
+    is_back(on_local, production)
