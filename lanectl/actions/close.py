@@ -9,28 +9,37 @@ from lanectl.actions.station import Station
 from lanectl.actions.steps import WayBack
 from lanectl.core.container import Container
 from lanectl.core.journal import Kind, SwapState
-from lanectl.core.owed import Desired, Owed, Production
+from lanectl.core.owed import Desired, Owed, OwedService, Production
 from lanectl.core.recovery import Observed
 from lanectl.core.swap import Outcome, Phase, followers, outcome_text
-from lanectl.errors import LaneError, Unfinished
+from lanectl.errors import LaneError, Unfinished, Unreachable
 from lanectl.store.journal import Journal
 
 BROUGHT_BACK = ("start", "restart", "recover")  # operations that only bring production up
 
 
 def close_swap(
-    station: Station, journal: Journal, back: WayBack, observed: Observed, *, refused: bool, recovering: bool
+    station: Station,
+    journal: Journal,
+    back: WayBack,
+    observed: Observed,
+    *,
+    refused: bool,
+    recovering: bool,
+    last_try: bool = False,
 ) -> str:
     """Record that what is owed serves (or that nothing was touched), and close; return the outcome's text.
 
     production.json is written before the closing record: a death between the two is closed again by a recovery.
+    Raise `LaneError` when a restart policy could not be given back: look again, it may run no more. On the `last_try`
+    that is told and stops nothing, unless the engine is away.
     """
     state = journal.state
     if state.owed is not None and not refused:
         _record_production(station, state, observed)
         for seen in observed.target:
             if seen.container is not None:
-                _give_back(station, seen.container, state.owed, seen.owed.name)
+                _give_back(station, seen.container, seen.owed, last_try)
         if Phase.RESTORED in followers(state.phase):
             back.record(Kind.PHASE, Phase.RESTORED)
     outcome = closing_outcome(journal.state, refused=refused, recovering=recovering)
@@ -91,10 +100,12 @@ def _with_ids(owed: Owed, ids: dict[str, str]) -> Owed:
     return replace(owed, services=services)
 
 
-def _give_back(station: Station, container: Container, owed: Owed, name: str) -> None:
-    service = next(service for service in owed.services if service.name == name)
+def _give_back(station: Station, container: Container, owed: OwedService, last_try: bool) -> None:
     try:
-        give_back_restart(station, service, container)
+        give_back_restart(station, owed, container)
     except LaneError as error:
-        # It serves and is proven; its restart policy only matters at the next reboot, which recover covers too.
+        # An engine that restarts right now stops what has no policy yet: only one more look tells whether it serves.
+        if not last_try or isinstance(error, Unreachable):
+            raise
+        # It was proven again and again; its policy only matters at the next reboot, which recover covers too.
         station.log.warning("restart policy not given back", container=container.name, error=error.message)

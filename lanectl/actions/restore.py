@@ -24,7 +24,7 @@ from lanectl.core.journal import Kind
 from lanectl.core.owed import OwedService
 from lanectl.core.recovery import Act, Move, Observed, next_move
 from lanectl.core.swap import Phase, followers
-from lanectl.errors import Dark, EngineUnknown, LaneError, StillHeld, Unfinished, Unreachable
+from lanectl.errors import CandidateFailed, Dark, EngineUnknown, LaneError, StillHeld, Unfinished, Unreachable
 from lanectl.store.journal import Journal
 
 # A swap needs at most: discard, release, settle, start, prove, close. Four times that bounds a world that keeps
@@ -39,10 +39,12 @@ LAST_RETRY_S = 10.0
 
 @dataclass
 class Walk:
-    """What one walk back has found out so far."""
+    """What one walk back has found out so far. `broken`: what was started did not prove itself, so it is stopped first
+    when it is tried again; after any other failure what runs may well be serving, and is left to."""
 
     released: bool = False
     proven: bool = False
+    broken: bool = False
     attempt: int = 1
     containers: dict[str, Container] = field(default_factory=dict)
 
@@ -120,7 +122,10 @@ def _walk(station: Station, journal: Journal, back: WayBack, progress: Progress,
             return journal.state.closed or ""
         if move.act in (Act.CLOSE, Act.REFUSE):
             _note_released(journal, back, observed, progress)
-            return close_swap(station, journal, back, observed, refused=move.act is Act.REFUSE, recovering=recovering)
+            refused, last_try = move.act is Act.REFUSE, walk.attempt >= station.site.thresholds.restore_attempts
+            return close_swap(
+                station, journal, back, observed, refused=refused, recovering=recovering, last_try=last_try
+            )
         _MOVES[move.act](_Scene(station, journal, back, progress, walk, observed, move))
     raise LaneError(f"the engine did not settle within {MAX_MOVES} looks: something else changes its containers")
 
@@ -224,13 +229,17 @@ def _bring_up(scene: _Scene) -> None:
             scene.station,
             owed,
             scene.observed.target,
-            restart_first=scene.walk.attempt > 1,
+            restart_first=scene.walk.broken,
             port_was_free=scene.walk.released,
             progress=scene.progress,
         )
 
-    scene.back.run("prove", effect, scene.walk.attempt)
-    scene.walk.proven = True
+    try:
+        scene.back.run("prove", effect, scene.walk.attempt)
+    except CandidateFailed:
+        scene.walk.broken = True
+        raise
+    scene.walk.proven, scene.walk.broken = True, False
 
 
 _MOVES: dict[Act, Callable[[_Scene], None]] = {

@@ -15,7 +15,7 @@ from http import HTTPStatus
 
 from lanectl.core.container import Container, Status, Stopped
 from lanectl.engine.docker_api import Answer, DockerApi, Refusal
-from lanectl.errors import EngineUnknown, LaneError, NotThere, Unreachable
+from lanectl.errors import EngineError, EngineUnknown, LaneError, NotThere, Unreachable
 
 # The engine's own kill comes this much after ours: it acts only if lanectl died while it waited.
 BACKSTOP_S = 10
@@ -91,6 +91,7 @@ class Ended:
     """A container that does not run any more. `exit_code` is None where there is none: never started, or gone."""
 
     exit_code: int | None
+    gone: bool = False
 
 
 class _Asked:
@@ -113,14 +114,17 @@ class _Asked:
     def ended(self, look: Look, deadline: float) -> Ended | None:
         """Look until the engine says that the container does not run; return None if it never does by the deadline.
 
-        Looks that fail are repeated. Raise `NotThere` or `Unreachable` when the call itself could not be made.
+        Looks that fail are repeated. Raise `Unreachable` when the call itself could not be made, `NotThere` when the
+        engine says so of the container and it is not seen either.
         """
         pause = SOON_S
         while True:
             answered = self._answered(min(WAITING_LOOK_S, deadline - time.monotonic()))
-            if isinstance(self.error, (NotThere, Unreachable)):
+            if isinstance(self.error, Unreachable):
                 raise self.error
             ended = self._look(look)
+            if isinstance(self.error, NotThere) and ended is not None and ended.gone:
+                raise self.error
             if ended is not None or time.monotonic() >= deadline:
                 return ended
             if answered:
@@ -130,12 +134,12 @@ class _Asked:
     def _look(self, look: Look) -> Ended | None:
         try:
             container = look()
-        except (EngineUnknown, Unreachable) as error:
+        except (EngineError, Unreachable) as error:
             self.lost = error
             return None
         self.lost = None
         if container is None:
-            return Ended(None)
+            return Ended(None, gone=True)
         # One in restart back-off will run again by itself; one that is being removed will not.
         runs = container.running or container.status is Status.RESTARTING
         return None if runs else Ended(container.exit_code)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +15,13 @@ from typing import Any
 
 from lanectl.core.container import LABEL_ROLE
 from lanectl.engine.docker_api import DockerApi, Refusal
+from lanectl.errors import EngineError, EngineUnknown, NotThere
 
 PROBE_ROLE = "cdi-probe"
 PROBE_NAME = "lanectl-cdi-probe"  # then the pid of the process that made it, then a random part
 NO_SUCH_PROGRAM = "/lanectl-cdi-probe-runs-no-program"
+REMOVE_TRIES = 3
+REMOVE_AGAIN_S = 0.2  # a removal takes some 10 ms; one that another already makes may take as long as this
 NOT_FOUND = 127  # the exit code an engine records when all was set up, devices too, and only the program is missing
 
 # The API has no code for it: a CDI failure is a 500 like any other, so its text is the one thing to go by.
@@ -50,13 +54,18 @@ def cdi_problem(api: DockerApi, image_id: str, devices: Sequence[str]) -> str | 
     devices first, and only then on the program.
     """
     _sweep(api)
-    answer = api.act(
-        "POST",
-        "/containers/create",
-        what="create a container that probes CDI",
-        params={"name": f"{PROBE_NAME}-{os.getpid()}-{uuid.uuid4().hex[:8]}"},
-        body=_body(image_id, devices),
-    )
+    name = f"{PROBE_NAME}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    try:
+        answer = api.act(
+            "POST",
+            "/containers/create",
+            what="create a container that probes CDI",
+            params={"name": name},
+            body=_body(image_id, devices),
+        )
+    except EngineUnknown:
+        _remove(api, f"/containers/{name}")  # the answer that got lost may have been a yes
+        raise
     path = f"/containers/{answer.data['Id']}"
     try:
         api.act("POST", f"{path}/start", what="start a container that probes CDI")
@@ -91,4 +100,14 @@ def _sweep(api: DockerApi) -> None:
 
 
 def _remove(api: DockerApi, path: str) -> None:
-    api.act("DELETE", path, what="remove a container that probed CDI", params={"force": 1, "v": 1})
+    """Remove a probe; one that is gone is fine. What fails is tried again: a probe is nobody's to clean up but ours."""
+    for left in reversed(range(REMOVE_TRIES)):
+        try:
+            api.act("DELETE", path, what="remove a container that probed CDI", params={"force": 1, "v": 1})
+            return
+        except NotThere:
+            return
+        except EngineError:
+            if not left:
+                raise
+            time.sleep(REMOVE_AGAIN_S)
