@@ -36,6 +36,7 @@ from tests.support.documents import (
 )
 
 ONE_SCREEN = 60  # lines
+OTHERS_WORDS = ("No such image",)  # the container engine's
 RUNBOOK = text("docs/runbook.md")
 JOURNAL = text("docs/design/journal.md")
 ROOT = command_line(None, outlines=False)
@@ -113,6 +114,15 @@ def test_the_exit_codes_are_those_of_the_runbook() -> None:
     assert table == [int(code) for code in ExitCode]
     explained = re.findall(r"^### (\d+): ", RUNBOOK, re.MULTILINE)
     assert [int(code) for code in explained] == [int(code) for code in ExitCode if code]
+
+
+@pytest.mark.parametrize("heading", ["### 3: refused", "### 5: DARK"])
+def test_the_messages_that_the_runbook_quotes_are_in_the_code(heading: str) -> None:
+    code = "".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / "lanectl").rglob("*.py"))
+    quoted = [span for cells in rows(section(RUNBOOK, heading)) for span in code_spans(cells[0])]
+    fragments = {part.strip() for span in quoted if span not in OTHERS_WORDS for part in span.split("…")}
+    assert len(fragments) > 3
+    assert {fragment for fragment in fragments if fragment not in code} == set()
 
 
 def test_the_reason_codes_are_those_of_the_runbook_and_the_ladder_uses_no_others() -> None:
