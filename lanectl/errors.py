@@ -89,6 +89,16 @@ class CandidateFailed(LaneError):
         self.tail = tuple(tail)
 
 
+class GateFailed(CandidateFailed):
+    """A gate did not pass on the candidate's boot; `verdict`: what the journal keeps of it. Exit 1, production back."""
+
+    exit_code = ExitCode.FAILED
+
+    def __init__(self, step: str, message: str, verdict: dict[str, object]) -> None:
+        super().__init__(step, "GATE", message)
+        self.verdict = verdict
+
+
 class Dark(LaneError):
     """Nothing serves and what is owed could not be brought back. Exit 5."""
 

@@ -44,6 +44,8 @@ def build_station(settings: Settings) -> Station:
         log=OperatorLog(verbose=settings.verbose),
         measure=_measure,
         in_flight=_in_flight,
+        converse=_converse,
+        post_json=_post_json,
         command=settings.command,
         boot_id=boot_id(),
         environ=settings.environ,
@@ -196,3 +198,15 @@ def _in_flight(base_url: str, api_key: str | None) -> int | None:
         return None
     running, waiting = reading.total(metrics.RUNNING), reading.total(metrics.WAITING)
     return None if running is None and waiting is None else int((running or 0) + (waiting or 0))
+
+
+def _converse(base_url: str, model: str, max_tokens: int, check: Callable[[], None], api_key: str | None) -> int:
+    from lanectl.measure.converse import converse
+
+    return converse(base_url, model, max_tokens, check, api_key)
+
+
+def _post_json(url: str, api_key: str | None) -> dict[str, Any] | None:
+    from lanectl.probes.control import post_json
+
+    return post_json(url, api_key)

@@ -51,6 +51,7 @@ class Leg:
     guard: Guard
     creates: Mapping[str, CreateArgs] = field(default_factory=dict)
     profile: str | None = None
+    verifies: bool = False
     ids: dict[str, str] = field(default_factory=dict)
     reports: dict[str, ReadyReport] = field(default_factory=dict)
 
@@ -79,6 +80,7 @@ class Leg:
 
 def run_forward(leg: Leg, steps: tuple[Step, ...]) -> None:
     """Run the steps in order, recording each phase once its last step is done. Raise what a step raises."""
+    leg.verifies = any(step.phase is Phase.VERIFIED for step in steps)
     for index, step in enumerate(steps):
         if index == 0 or steps[index - 1].phase is not step.phase:
             leg.progress.phase(step.phase, step.text)
@@ -102,7 +104,7 @@ def _record_phase(leg: Leg, phase: Phase) -> None:
         # A rollback's services were proven as they were started, and no gate applies to it.
         leg.journal.append(Kind.PHASE, Phase.READY)
         leg.journal.append(Kind.PHASE, Phase.VERIFIED)
-    if phase is Phase.READY and leg.lane.stable_for_s == 0:
+    if phase is Phase.READY and not leg.verifies:
         # No gate and no stability window is asked for: what READY proved is all there is to verify.
         leg.journal.append(Kind.PHASE, Phase.VERIFIED)
 
@@ -248,6 +250,13 @@ def _wake(leg: Leg, step: Step) -> dict[str, Any]:
     )
 
 
+def _gate(leg: Leg, step: Step) -> dict[str, Any]:
+    from lanectl.actions.gates import Boot, require_pass, run_gate
+
+    boot = Boot(leg.station, leg.lane, leg.ids, leg.check, leg.progress)
+    return require_pass(step.name, run_gate(boot, step.service))
+
+
 def _stable(leg: Leg, step: Step) -> dict[str, Any]:
     """The lane must stay up, unrestarted, for as long as the spec asks."""
     began = leg.station.clock.monotonic()
@@ -326,6 +335,7 @@ _EFFECTS: dict[Verb, Callable[[Leg, Step], Mapping[str, Any] | None]] = {
     Verb.START: _start,
     Verb.READY: _ready,
     Verb.WAKE: _wake,
+    Verb.GATE: _gate,
     Verb.STABLE: _stable,
     Verb.MEASURE: _measure,
     Verb.COMMIT: _commit,

@@ -17,13 +17,14 @@ from lanectl.core.units import recover_service_name
 from lanectl.errors import LaneError, Problem
 from lanectl.site.local_rules import local_problems
 from lanectl.site.manifest import file_sha256
+from lanectl.store.gates import find as find_record
 
 # Programs that are known to act on lanes by themselves: they would start or kill containers in the middle of a swap.
 FOREIGN_CONTROLLERS = ("sidecar_watchdog.py", "controller.py", "promote-v19", "swap-to-m3v2.sh")
 LOGIND = Path("/run/systemd/system")  # sd_booted(3)
 LOGIND_CONF = Path("/etc/systemd/logind.conf")
 LAST_SYSTEM_UID = 999  # logind never removes the IPC objects of system users (source: logind.conf(5), RemoveIPC)
-RECOVERY_STEP = "watchdog, requires and gates are read and checked, and not enforced yet"
+UNBUILT = "a watchdog is read and checked, and not enforced yet"
 
 
 @dataclass(frozen=True)
@@ -45,20 +46,26 @@ class _Case:
     from_dark: bool
     engine: EngineInfo
     containers: tuple[Container, ...]
+    excused: tuple[str, ...] = ()
 
     def owned(self) -> frozenset[str]:
         return self.owed.container_ids if self.owed else frozenset()
 
 
-def survey(station: Station, lane: Lane, owed: Owed | None, *, keep: bool, from_dark: bool) -> Survey:
-    """Run every read-only check; return all problems and notices. Raises nothing for what it may find."""
+def survey(
+    station: Station, lane: Lane, owed: Owed | None, *, keep: bool, from_dark: bool, excused: tuple[str, ...] = ()
+) -> Survey:
+    """Run every read-only check; return all problems and notices. Raises nothing for what it may find.
+
+    `excused`: required gates that are being run by this very swap.
+    """
     early = [*_complete(lane), *_unsupported(lane)]
     try:
         engine = station.engine.info()
         containers = station.engine.containers()
     except LaneError as error:
         return Survey((*early, _problem("engine", error)))
-    case = _Case(station, lane, owed, keep, from_dark, engine, containers)
+    case = _Case(station, lane, owed, keep, from_dark, engine, containers, excused)
     problems: list[Problem] = list(early)
     notices: list[Problem] = []
     for check in _CHECKS:
@@ -82,10 +89,8 @@ def _complete(lane: Lane) -> Iterator[Problem]:
 
 def _unsupported(lane: Lane) -> Iterator[Problem]:
     """A lane that asks for protection lanectl cannot give yet must not serve without it."""
-    asked = {"watchdog": lane.watchdog, "requires": lane.requires, "gates": lane.gates}
-    names = [name for name, value in asked.items() if value]
-    if names:
-        yield Problem(f"lane {lane.label}", f"asks for {', '.join(names)}", hint=RECOVERY_STEP)
+    if lane.watchdog is not None:
+        yield Problem(f"lane {lane.label}", "asks for a watchdog", hint=UNBUILT)
 
 
 def _engine_pinned(case: _Case) -> Iterator[Problem]:
@@ -164,6 +169,23 @@ def _map_file(case: _Case) -> Iterator[Problem]:
             f"{ref.file} has sha256 {found}, maps/MANIFEST.yaml says {ref.sha256}",
             hint="put the right file back, or record the new one in the manifest after its gate has passed",
         )
+
+
+def _gate_records(case: _Case) -> Iterator[Problem]:
+    """A gate with a boot of its own must have passed for this very map and image."""
+    for gate in set(case.lane.requires) - set(case.excused):
+        image = case.station.engine.image(case.lane.server.image) if _given(case.lane.server.image) else None
+        sha256 = case.lane.map.sha256 if case.lane.map else None
+        if image is None or sha256 is None:
+            continue  # said by the checks on image and map
+        found = find_record(case.station.state.gates, gate, sha256, image.id)
+        if found is None or not found.result.passed:
+            said = "was not run" if found is None else f"says {found.result.verdict}"
+            yield Problem(
+                "requires",
+                f"gate {gate} {said} for map {sha256[:12]} and image {image.id[:19]}",
+                hint=f"`lanectl gate {case.lane.name} {gate}` boots the lane's check variant and records the verdict",
+            )
 
 
 def _mounts(case: _Case) -> Iterator[Problem]:
@@ -327,6 +349,7 @@ _CHECKS: tuple[Callable[[_Case], Iterator[Problem]], ...] = (
     _devices,
     _gpus,
     _map_file,
+    _gate_records,
     _mounts,
     _secrets,
     _ports,

@@ -13,6 +13,8 @@ from lanectl.core.swap import Outcome
 from lanectl.errors import ExitCode, Problem
 from lanectl.store.journal import Journal
 
+GATE_STEP = "gate"  # what the plan calls the step of a gate, before its name
+
 
 @dataclass(frozen=True, slots=True)
 class SwapReport:
@@ -31,6 +33,7 @@ class SwapReport:
     failure: Failure | None
     tail: tuple[str, ...]
     measured: Mapping[str, Any] | None
+    gates: Mapping[str, Mapping[str, Any]]
     notices: tuple[str, ...]
     folder: str
 
@@ -50,7 +53,8 @@ def report_of(station: Station, records: Sequence[Record], outcome: str, notices
     elif outcome == Outcome.REFUSED:
         exit_code = ExitCode.REFUSED
     elif state.failure is not None:
-        exit_code = ExitCode.CANDIDATE
+        gated = state.failure.step.startswith(f"{GATE_STEP}:")
+        exit_code = ExitCode.FAILED if gated else ExitCode.CANDIDATE
     elif state.done.get("measure", {}).get("void"):
         exit_code = ExitCode.FAILED  # the candidate stayed up, and some of its numbers do not count
     return SwapReport(
@@ -64,9 +68,20 @@ def report_of(station: Station, records: Sequence[Record], outcome: str, notices
         failure=state.failure,
         tail=_tail(records),
         measured=state.done.get("measure"),
+        gates=_gates(records),
         notices=tuple(str(notice) for notice in notices),
         folder=str(station.state.swap(state.swap)),
     )
+
+
+def _gates(records: Sequence[Record]) -> dict[str, Mapping[str, Any]]:
+    """The verdict of each gate that was run: recorded as done when it passed, with the failure when it did not."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for record in records:
+        verb, _, gate = record.step.partition(":")
+        if verb == GATE_STEP and record.kind in (Kind.DONE, Kind.FAILED) and "verdict" in record.data:
+            found[gate] = record.data
+    return found
 
 
 def _tail(records: Sequence[Record]) -> tuple[str, ...]:

@@ -52,12 +52,17 @@ class Measure(Protocol):
     ) -> Measured: ...
 
 
+Converse = Callable[[str, str, int, Callable[[], None], str | None], int]
+
+
 @dataclass(frozen=True, slots=True)
 class Station:
     """The machine and site an action works on.
 
     `in_flight`: given a server's base URL and API key, how many requests it runs and holds waiting; None: cannot tell.
-    `unit_enabled`: whether a systemd unit is enabled; None where systemd does not run.
+    `unit_enabled`: whether a systemd unit is enabled; None where systemd does not run. `converse`: send real prompts
+    to a server and return how many were answered. `post_json`: POST to a server's control endpoint and return the JSON
+    object it answers with, None when it answers otherwise.
     """
 
     site: Site
@@ -75,6 +80,8 @@ class Station:
     boot_id: str
     environ: Mapping[str, str] = field(default_factory=dict)
     unit_enabled: Callable[[str], bool | None] = lambda name: None
+    converse: Converse = lambda base_url, model, max_tokens, check, api_key: 0
+    post_json: Callable[[str, str | None], dict[str, Any] | None] = lambda url, api_key: None
 
     def production(self) -> Production:
         return production_store.load(self.state.production)

@@ -8,7 +8,7 @@ from typing import Any
 
 from lanectl.actions.station import Logger
 from lanectl.core.journal import Kind
-from lanectl.errors import CandidateFailed, Interrupted, LaneError
+from lanectl.errors import CandidateFailed, GateFailed, Interrupted, LaneError
 from lanectl.store.journal import Journal
 
 Effect = Callable[[], Mapping[str, Any] | None]
@@ -65,6 +65,8 @@ def failure_data(error: BaseException) -> dict[str, Any]:
     data: dict[str, Any] = {"reason": type(error).__name__, "message": str(error)}
     if isinstance(error, CandidateFailed):
         data |= {"reason": error.reason, "tail": list(error.tail)}
+    if isinstance(error, GateFailed):
+        data |= error.verdict
     if isinstance(error, Interrupted):
         data["interrupted"] = True
     return data

@@ -31,7 +31,8 @@ from lanectl.store.journal import Journal
 class SwapRequest:
     """What the operator asked for. `profile` None: the lane's own, else `general`; only read with `measure`.
 
-    `swap_id`: given when the swap runs as a job that others follow by its id; else one is made.
+    `gates`: run beside those the lane names. `swap_id`: given when the swap runs as a job that others follow by its
+    id; else one is made.
     """
 
     label: str
@@ -40,6 +41,7 @@ class SwapRequest:
     from_dark: bool = False
     profile: str | None = None
     swap_id: str | None = None
+    gates: tuple[str, ...] = ()
 
 
 def swap(station: Station, request: SwapRequest, progress: Progress, interrupts: Interrupts) -> SwapReport:
@@ -60,7 +62,7 @@ def _swap_locked(
     station: Station, request: SwapRequest, lane: Lane, swap_id: str, progress: Progress, interrupts: Interrupts
 ) -> SwapReport:
     profile = (request.profile or lane.measure_profile or "general") if request.measure else None
-    wish = Wish(request.keep, profile, swap_id)
+    wish = Wish(request.keep, profile, swap_id, request.gates)
     owed = station.production().owed
     intend(station, "swap", {"swap": swap_id, "lane": lane.label, "argv": list(station.command)})
     creates = create_all(station, lane, swap_id)
@@ -99,7 +101,7 @@ def _swap_locked(
     )
     try:
         progress.phase("PREFLIGHT", "checking everything before anything is touched")
-        seen = survey(station, lane, owed, keep=request.keep, from_dark=request.from_dark)
+        seen = survey(station, lane, owed, keep=request.keep, from_dark=request.from_dark, excused=request.gates)
         failure = _go_forward(leg, steps, seen)
         outcome = come_back(station, journal, progress, "swap", str(failure or ""))
         _settle_up(journal, failure)

@@ -27,6 +27,7 @@ class Verb(StrEnum):
     START = "start"
     READY = "ready"
     WAKE = "wake"
+    GATE = "gate"
     STABLE = "stable"
     MEASURE = "measure"
     COMMIT = "commit"
@@ -52,11 +53,12 @@ FREE_TEXT = "port, GPU memory and shared memory are free, host memory suffices"
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the operator asked for."""
+    """What the operator asked for. `gates`: asked for beside those the lane names."""
 
     keep: bool
     measure: str | None
     swap: str
+    gates: tuple[str, ...] = ()
 
 
 def forward_steps(lane: Lane, owed: Owed | None, creates: dict[str, CreateArgs], wish: Wish) -> tuple[Step, ...]:
@@ -65,6 +67,8 @@ def forward_steps(lane: Lane, owed: Owed | None, creates: dict[str, CreateArgs],
     steps.append(_guard())
     steps += _quiesce(lane, owed, wish)
     steps += _boot(lane, wish)
+    for gate in (*lane.gates, *wish.gates):
+        steps.append(Step(Phase.VERIFIED, Verb.GATE, f"gate:{gate}", f"gate {gate} passes on this boot", "", gate))
     if lane.stable_for_s:
         text = f"stay ready for {lane.stable_for_s:g} s"
         steps.append(Step(Phase.VERIFIED, Verb.STABLE, "stable", text))

@@ -34,6 +34,11 @@ class StateDir:
         return self.root / "recreate"
 
     @property
+    def gates(self) -> Path:
+        """Verdicts of gates by map and image."""
+        return self.root / "gates"
+
+    @property
     def local(self) -> Path:
         """The local engine's containers."""
         return self.root / "local"

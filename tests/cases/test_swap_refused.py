@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,14 +42,16 @@ def _runs_on(site: FakeSite, device: str) -> None:
         site.world.start(site.world.add("jupyter", {"Image": image.id, "HostConfig": host}, image, Restart()))
 
 
-def _map(site: FakeSite, text: str, manifest: str) -> None:
+def _map(site: FakeSite, text: str, manifest: str, more: Mapping[str, object] | None = None) -> None:
     ensure_dir(site.root / "maps")
     (site.root / "maps" / "m.json").write_text(text)
     (site.root / "maps" / "MANIFEST.yaml").write_text(f"maps: {{{manifest}}}\n")
-    site.lane("cand", more={"map": {"file": "maps/m.json", "mount": "/m.json", "services": ["server"]}})
+    ref = {"file": "maps/m.json", "mount": "/m.json", "services": ["server"]}
+    site.lane("cand", more={"map": ref, **(more or {})})
 
 
 OTHER_SUM = "f" * 64
+SUM = hashlib.sha256(b"[]").hexdigest()
 REASONS: dict[str, tuple[Callable[[FakeSite], object], tuple[str, ...]]] = {
     "T42 an image that is not here": (lambda site: site.lane("cand", image=MISSING_IMAGE), (MISSING_IMAGE, "pull")),
     "T28 an unknown CDI name": (
@@ -73,9 +76,9 @@ REASONS: dict[str, tuple[Callable[[FakeSite], object], tuple[str, ...]]] = {
         lambda site: site.lane("cand", more={"watchdog": {"counters": "/dev/shm/x", "stall": "2s", "mode": "enforce"}}),
         ("watchdog",),
     ),
-    "gates, which are not enforced yet": (
-        lambda site: site.lane("cand", more={"gates": ["byte-audit"]}),
-        ("gates",),
+    "a required gate that was not run": (
+        lambda site: _map(site, "[]", "m.json: {sha256: " + SUM + "}", {"requires": ["map-cosine"]}),
+        ("gate map-cosine was not run", "lanectl gate cand map-cosine"),
     ),
     "a secret that is not set": (
         lambda site: (
@@ -113,11 +116,11 @@ def test_refused_before_anything_is_touched(site: FakeSite, reason: str) -> None
 
 def test_all_reasons_are_told_at_once(site: FakeSite) -> None:
     production = site.seen("prod")
-    site.lane("cand", image=MISSING_IMAGE, volumes=["/nowhere:/model:ro"], more={"gates": ["byte-audit"]})
+    site.lane("cand", image=MISSING_IMAGE, volumes=["/nowhere:/model:ro"])
     site.world.strangers.append(_stranger(TRIAL))
     ended = site.swap("cand")
     assert isinstance(ended.error, Refused)
-    assert len(ended.error.problems) == 4
+    assert len(ended.error.problems) == 3
     untouched(site, production)
 
 
