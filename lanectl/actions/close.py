@@ -9,7 +9,7 @@ from lanectl.actions.station import Station
 from lanectl.actions.steps import WayBack
 from lanectl.core.container import Container
 from lanectl.core.journal import Kind, SwapState
-from lanectl.core.owed import Desired, Owed, OwedService, Production
+from lanectl.core.owed import Desired, Owed, OwedService, Production, keep_tag
 from lanectl.core.recovery import Observed
 from lanectl.core.swap import Outcome, Phase, followers, outcome_text
 from lanectl.errors import LaneError, Unfinished, Unreachable
@@ -45,6 +45,22 @@ def close_swap(
     outcome = closing_outcome(journal.state, refused=refused, recovering=recovering)
     back.record(Kind.CLOSED, data={"outcome": outcome})
     return outcome
+
+
+def _let_go(station: Station, before: Production, after: Production) -> None:
+    """Drop the keep-tags of images that were kept for a rollback and that no lane to go back to uses any more."""
+    dropped = _images(before) - _images(after)
+    for image_id in dropped:
+        try:
+            station.engine.drop_image_tag(keep_tag(image_id))
+        except LaneError as error:
+            # A tag too many keeps an image too many, nothing else.
+            station.log.warning("a keep-tag was not removed", image=image_id, error=error.message)
+
+
+def _images(production: Production) -> set[str]:
+    lanes = [lane for lane in (production.current, production.previous) if lane is not None]
+    return {service.image_id for lane in lanes for service in lane.services}
 
 
 def closing_outcome(state: SwapState, *, refused: bool, recovering: bool) -> str:
@@ -84,6 +100,7 @@ def _record_production(station: Station, state: SwapState, observed: Observed) -
             f"{now.label} is serving and proven, but that could not be recorded: {error.message}",
             error.hint or "cure the cause, then run `lanectl recover`",
         ) from error
+    _let_go(station, before, after)
 
 
 def _previous(state: SwapState, before: Production, now: Owed) -> Owed | None:

@@ -20,7 +20,7 @@ from lanectl.core.codec import to_json
 from lanectl.core.container import Container, CreateArgs
 from lanectl.core.journal import Kind
 from lanectl.core.lane import Lane, Restart, Service
-from lanectl.core.owed import Owed, OwedService, owe, parked_name, promise
+from lanectl.core.owed import Owed, OwedService, keep_tag, owe, parked_name, promise
 from lanectl.core.plan import Step, Verb
 from lanectl.core.recovery import SeenService
 from lanectl.core.site import reachable
@@ -120,11 +120,6 @@ def _guard(leg: Leg, step: Step) -> dict[str, Any]:
     for service in leg.owed.services if leg.owed else ():
         leg.station.engine.keep_image(service.image_id, keep_tag(service.image_id))
     return {"pid": leg.guard.pid}
-
-
-def keep_tag(image_id: str) -> str:
-    """The tag that keeps an owed image from being pruned."""
-    return f"lanectl-keep:{image_id.rpartition(':')[2][:12]}"
 
 
 def _drain(leg: Leg, step: Step) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from lanectl.actions.history import Outage, expected_outage
 from lanectl.actions.preflight import survey
 from lanectl.actions.station import Station
 from lanectl.actions.swap import SwapRequest
+from lanectl.actions.unfinished import refuse_unfinished
 from lanectl.core.container import CreateArgs
 from lanectl.core.lane import Lane, Service
 from lanectl.core.owed import Owed
@@ -18,6 +19,7 @@ from lanectl.core.plan import Step, Wish, forward_steps, return_steps
 from lanectl.engine.create import create_args, docker_run
 from lanectl.errors import ExitCode, LaneError, Problem
 from lanectl.site.load import load_lane
+from lanectl.store.lock import Lock
 
 PLACEHOLDER = "SWAP"  # stands for the id that the swap will have
 
@@ -65,6 +67,7 @@ def make_plan(station: Station, request: SwapRequest) -> Plan:
     profile = (request.profile or lane.measure_profile or "general") if request.measure else None
     wish = Wish(request.keep, profile, PLACEHOLDER)
     seen = survey(station, lane, owed, keep=request.keep, from_dark=request.from_dark)
+    first = _in_the_way(station)
     found, unknown = _against_spec(station, owed)
     return Plan(
         lane=lane.label,
@@ -79,9 +82,21 @@ def make_plan(station: Station, request: SwapRequest) -> Plan:
         no_difference=unknown,
         outage=expected_outage(station.state, lane.label, keep=request.keep, measure=request.measure),
         waits=tuple(_waits(station, lane)),
-        problems=seen.problems,
+        problems=(*first, *seen.problems),
         notices=seen.notices,
     )
+
+
+def _in_the_way(station: Station) -> list[Problem]:
+    """What would stop a swap before its preflight: a swap that is open, or somebody at work."""
+    holder = Lock(station.state.lock).holder()
+    if holder is not None:
+        return [Problem(str(station.state.lock), f"held by {holder}", hint="`lanectl status` says what it does")]
+    try:
+        refuse_unfinished(station)
+    except LaneError as error:
+        return [Problem("state", error.message, hint=error.hint or "")]
+    return []
 
 
 def _run(station: Station, args: CreateArgs) -> str:

@@ -203,7 +203,8 @@ def _note_released(journal: Journal, back: WayBack, observed: Observed, progress
     """Record RELEASED once: nothing of the candidate is left. After a commit there is nothing to release."""
     if not observed.strays and Phase.RELEASED in followers(journal.state.phase):
         back.record(Kind.PHASE, Phase.RELEASED)
-        progress.phase(Phase.RELEASED, "candidate gone; bringing back what is owed")
+        gone = "candidate gone; " if journal.state.candidates else ""
+        progress.phase(Phase.RELEASED, f"{gone}bringing back what is owed")
 
 
 def _settle(scene: _Scene) -> None:

@@ -114,6 +114,11 @@ def candidate_name(container_name: str, swap: str) -> str:
     return f"{container_name}.candidate.{swap}"
 
 
+def keep_tag(image_id: str) -> str:
+    """The tag that keeps an owed image from being pruned."""
+    return f"lanectl-keep:{image_id.rpartition(':')[2][:12]}"
+
+
 def promise(lane: Lane, service: Service, *, container_id: str, image_id: str, recreate: str) -> OwedService:
     """Given a lane's service and the container that runs it, return what is owed once the lane is production."""
     return OwedService(

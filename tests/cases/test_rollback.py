@@ -65,3 +65,14 @@ def test_with_nothing_to_go_back_to_it_is_refused_and_nothing_is_touched(tmp_pat
         back(site)
     assert refused.value.exit_code is ExitCode.REFUSED
     is_back(site, before)
+
+
+def test_an_image_no_lane_goes_back_to_is_let_go(tmp_path: Path) -> None:
+    site = FakeSite(tmp_path)
+    site.produce("first")
+    for name in ("second", "third"):
+        site.lane(name)
+        assert site.swap(name, keep=True).outcome == "promoted"
+    kept = {name: site.station().engine.image(site.images[name]) for name in ("first", "second", "third")}
+    tagged = {name for name, image in kept.items() if image and any("lanectl-keep" in tag for tag in image.tags)}
+    assert tagged == {"second", "third"}
