@@ -1,7 +1,7 @@
 """For how long an outside client sees the service gone in a swap of two instant-start containers, A to B and B to A.
 
 The same two containers in every case, on the same engine, at a port of the case's own: busybox httpd with two files
-(/health and /v1/models), which ends at once on SIGTERM. The client is a process of its own (outside_prober.py).
+(/health and /v1/models), which ends at once on SIGTERM. The client is a process of its own (prober.py).
 
   bare           Engine API calls only: stop one, start the other, poll until it answers
   compose        `docker compose down` of one, `docker compose up --wait` of the other
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import Result, command_line, interleaved, result, show
-from outside_prober import ask
+from prober import ask
 
 from tests.support.docker_engine import DockerEngine, docker_engine, remove_containers
 from tests.support.engine_packages import EngineUnavailable, cache_folder
@@ -41,7 +41,7 @@ POLL_EVERY_S = 0.002
 ANSWER_WITHIN_S = 30.0
 OVERHEAD_MS = 60  # what lanectl may add to the bare calls
 JOURNAL_MS = 20  # what its journal may cost of that
-PROBER = Path(__file__).with_name("outside_prober.py")
+PROBER = Path(__file__).with_name("prober.py")
 SERVE = 'trap "exit 0" TERM; httpd -f -p 127.0.0.1:{port} -h /srv & wait'
 
 

@@ -5,7 +5,7 @@ good answer of the first server to the first good answer of the other, less the 
 nothing would be seen of a service that was never gone. A good answer is a whole one with status 200; a new connection
 is made for each; servers are told apart by their answers' bodies.
 
-Run by dark_time.py: python -I outside_prober.py PORT
+Run by dark_time.py: python -I prober.py PORT
 """
 
 from __future__ import annotations
