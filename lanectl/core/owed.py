@@ -115,8 +115,8 @@ def candidate_name(container_name: str, swap: str) -> str:
 
 
 def keep_tag(image_id: str) -> str:
-    """The tag that keeps an owed image from being pruned."""
-    return f"lanectl-keep:{image_id.rpartition(':')[2][:12]}"
+    """The tag that keeps an owed image from being pruned; the whole digest, so that no two images share one."""
+    return f"lanectl-keep:{image_id.rpartition(':')[2]}"
 
 
 def promise(lane: Lane, service: Service, *, container_id: str, image_id: str, recreate: str) -> OwedService:
