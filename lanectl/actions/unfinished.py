@@ -5,12 +5,13 @@ from __future__ import annotations
 from lanectl.actions.station import Station
 from lanectl.core.journal import SwapState, open_states
 from lanectl.errors import Dark, Unfinished
-from lanectl.store.journal import load_all
+from lanectl.store.journal import is_closed, load_all
 
 
 def open_swaps(station: Station) -> tuple[SwapState, ...]:
     """Return the swaps that are not closed, oldest first. Raise `DamagedJournal` when one cannot be understood."""
-    return open_states(load_all(station.state.journal(swap) for swap in station.state.swap_ids()))
+    journals = (station.state.journal(swap) for swap in station.state.swap_ids())
+    return open_states(load_all(path for path in journals if not is_closed(path)))
 
 
 def stuck_swaps(station: Station) -> tuple[SwapState, ...]:

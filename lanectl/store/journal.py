@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -27,6 +28,7 @@ from lanectl.store.files import AppendLog, ensure_dir, explained, read_bytes, re
 # A swap writes some 40 records of 1-8 KiB; the ARMED and COMMITTED records are the long ones. Four times that.
 RESERVED_BYTES = 1024 * 1024
 RESERVE_NAME = "reserve"
+CLOSED_WITHIN = 8192  # a closed record is some 300 bytes: an outcome, a hash, a time
 
 
 class Journal:
@@ -113,6 +115,23 @@ class Journal:
 def load(path: Path) -> SwapState:
     """Given a journal's path, return its state without opening it for writing. Raise as `Journal.resume`."""
     return _load(path)[1]
+
+
+def is_closed(path: Path) -> bool:
+    """True when the journal's last line is a whole `closed` record: that swap owes nothing any more.
+
+    Reads the end only, so that a site with a thousand swaps behind it is looked at as fast as a new one. Anything
+    that is not plainly so, a missing file too, is False.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - CLOSED_WITHIN))
+            body, _, rest = file.read().rpartition(b"\n")
+        last = json.loads(body.rpartition(b"\n")[2])
+        return not rest and last["kind"] == Kind.CLOSED
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def load_all(paths: Iterable[Path]) -> tuple[SwapState, ...]:
