@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lanectl.actions.demo import DemoHost
     from lanectl.actions.station import Measured, Station
-    from lanectl.core.site import Site
+    from lanectl.actions.watch_post import Post
+    from lanectl.core.site import EngineConfig, Site
     from lanectl.ports import Clock, ContainerEngine, Gpus, Prober
     from lanectl.settings import Settings
     from lanectl.store.layout import StateDir
@@ -35,7 +36,7 @@ def build_station(settings: Settings) -> Station:
     return Station(
         site=site,
         state=state,
-        engine=build_engine(site, state),
+        engine=build_engine(site.engine, state),
         prober=build_prober(),
         gpus=_gpus(site),
         clock=clock,
@@ -69,15 +70,55 @@ def state_dir(settings: Settings) -> StateDir:
     return StateDir(site_root(settings.site, settings.environ) / STATE)
 
 
-def build_engine(site: Site, state: StateDir) -> ContainerEngine:
+def build_engine(config: EngineConfig, state: StateDir) -> ContainerEngine:
     """Return the engine that station.yaml names."""
-    if site.engine.kind == "local":
+    if config.kind == "local":
         from lanectl.engine.local import LocalEngine
 
-        return LocalEngine(state.local, site.engine.cdi_spec_dirs)
+        return LocalEngine(state.local, config.cdi_spec_dirs)
     from lanectl.engine.docker import DockerEngine
 
-    return DockerEngine(site.engine.endpoint, site.engine.daemon_id)
+    return DockerEngine(config.endpoint, config.daemon_id)
+
+
+def build_watch_post(settings: Settings, key: str, box_fd: int | None) -> Post:
+    """Return the post of an armed watchdog, all of it from the files its owner wrote: the site's may be in the works.
+
+    `box_fd`: the black box of the watcher that is taken over. What a fork will need is imported. Raise `LaneError`.
+    """
+    from lanectl.actions.watch_post import Post
+    from lanectl.errors import LaneError
+    from lanectl.jobs import DetachedJobs
+    from lanectl.logs import OperatorLog
+    from lanectl.probes.machine import shutting_down
+    from lanectl.store.audit import Audit
+    from lanectl.store.black_box import BlackBox
+    from lanectl.store.watch import WatchFiles
+
+    state = state_dir(settings)
+    files = WatchFiles(state.watch / key)
+    spec = files.spec()
+    if spec is None:
+        raise LaneError(f"{files.folder} has no spec.json", "`lanectl watch LANE` arms a lane's watchdog")
+    if spec.engine.kind != "local":
+        import docker  # noqa: F401
+        import requests  # noqa: F401
+    clock = build_clock()
+    log = OperatorLog(verbose=settings.verbose)
+    log.warning("the watchdog starts", lane=spec.lane, enforce=spec.enforce)
+    return Post(
+        key=key,
+        spec=spec,
+        files=files,
+        state=state,
+        engine=build_engine(spec.engine, state),
+        clock=clock,
+        jobs=DetachedJobs(),
+        audit=Audit(state.audit, clock, who()),
+        log=log,
+        box=BlackBox(box_fd),
+        shutting_down=shutting_down,
+    )
 
 
 def build_prober() -> Prober:

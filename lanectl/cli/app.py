@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import lanectl
-from lanectl.cli import demo, guard, lanes, logs, options, plan, recover, render, serve, status, swap
+from lanectl.cli import demo, guard, lanes, logs, options, plan, recover, render, serve, status, swap, watch
 from lanectl.cli.quick import plain
 from lanectl.errors import ExitCode, LaneError
 from lanectl.settings import Settings
@@ -36,14 +36,16 @@ COMMANDS: Commands = {
     "schema": lanes.schema,
     "logs": logs.logs,
     "demo": demo.demo,
+    "watch": watch.watch,
     "guard": guard.guard,
+    "watchdog": watch.watchdog,
 }
 GROUPS: dict[str, tuple[str, Commands]] = {
     "lanes": ("The site's lanes.", {"list": lanes.list_, "show": lanes.show, "validate": lanes.validate}),
     "audit": ("Who did what, and when.", {"log": logs.audit_log, "verify": logs.audit_verify}),
 }
 COMPLETING = "_LANECTL_COMPLETE"  # set by the shell when Tab is pressed
-HIDDEN = ("guard",)  # for lanectl itself
+HIDDEN = ("guard", "watchdog")  # for lanectl itself
 
 
 def command_line(wanted: str | None, *, outlines: bool) -> Any:

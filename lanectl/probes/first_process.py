@@ -1,14 +1,13 @@
-"""The first process of a container, held by a pidfd: its end is seen at once, and the engine is not needed to kill it."""
+"""The first process of a container, held by a pidfd: its end is seen at once, no engine is needed to kill it."""
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 
 from lanectl.store import process
 from lanectl.store.process import ProcessId
-
-STOPPED = ("T", "t")  # proc(5): stopped by a signal, or by a debugger
 
 
 class FirstProcess:
@@ -35,11 +34,11 @@ class FirstProcess:
         """True when this process may be signalled by us: asked with signal 0, which does nothing."""
         return self._send(0)
 
-    @property
-    def stopped(self) -> bool:
-        """True while it is stopped by a signal."""
-        found = process.stat(self.identity.pid)
-        return found is not None and found.start_time == self.identity.start_time and found.state in STOPPED
+    def ended_within(self, seconds: float) -> bool:
+        """Wait for its end at most so long; return whether it has ended."""
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
 
     def kill(self) -> bool:
         """Send SIGKILL; return whether it was sent."""

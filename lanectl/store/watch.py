@@ -40,6 +40,7 @@ class WatchedService:
 @dataclass(frozen=True, slots=True)
 class WatchSpec:
     """What to watch. `services` in the order in which they are killed: the server first, it holds the clients.
+    `swap`: which one armed it. `fallback`: the lane to swap to after a trip; None: it stays dark.
 
     Complete in itself, so that a watcher can be replaced when station.yaml or a lane's file is being edited.
     """
@@ -51,15 +52,22 @@ class WatchSpec:
     services: tuple[WatchedService, ...]
     engine: EngineConfig
     swap: str | None = None
+    fallback: str | None = None
 
 
 class Wish(StrEnum):
-    """What the owner asks for: one of the modes, or the end."""
+    """What the owner asks for: one of the modes, or the end: once the lane is gone, or because another takes over."""
 
     BOOT = Mode.BOOT.value
     SERVING = Mode.SERVING.value
     STANDBY = Mode.STANDBY.value
     END = "end"
+    REPLACED = "replaced"
+
+    @property
+    def mode(self) -> Mode | None:
+        """The mode it asks for, None for an end."""
+        return None if self in (Wish.END, Wish.REPLACED) else Mode(self.value)
 
 
 @dataclass(frozen=True, slots=True)
