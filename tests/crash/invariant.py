@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
+
+from lanectl.core.container import LABEL_LANE, LABEL_SWAP, Container
 from lanectl.core.journal import open_states
-from lanectl.core.owed import Owed
+from lanectl.core.lane import Restart
+from lanectl.core.owed import Owed, Production
 from lanectl.store.audit import verify
 from lanectl.store.journal import load_all
 from lanectl.store.lock import Lock
@@ -19,14 +24,49 @@ def holds(site: FakeSite) -> None:
     assert Lock(station.state.lock).holder() is None
     _, problems = verify(station.state.audit)
     assert not problems, problems
-    owed = station.production().owed
-    running = {name for name, container in site.containers().items() if container.running}
+    production = station.production()
+    owed = production.owed
+    running = {name for name, container in site.containers().items() if container.active}
     assert running == (_names(owed) if owed else set()), (running, owed)
-    leftovers = [name for name in site.containers() if ".candidate." in name]
-    assert not leftovers, leftovers
     if owed is not None:
         assert site.ask() == owed.served_model
         _is_itself(site, owed)
+    no_orphans(site, production)
+
+
+def production_is(site: FakeSite, current: str, previous: str) -> None:
+    """Assert which lanes production is and was, by label; "" for none."""
+    production = site.station().production()
+    labels = tuple(lane.label if lane else "" for lane in (production.current, production.previous))
+    assert labels == (current, previous)
+
+
+def no_orphans(site: FakeSite, production: Production) -> None:
+    """Every container is production's or parked; what a swap made and did not promote is gone."""
+    ours = set().union(*(lane.container_ids for lane in (production.current, production.previous) if lane))
+    uncommitted = {swap for swap in site.station().state.swap_ids() if not committed(site, swap)}
+    for name, container in site.containers().items():
+        assert container.labels.get(LABEL_SWAP) not in uncommitted, f"{name} is left of a swap that promoted nothing"
+        assert ".candidate." not in name, name
+        if container.id not in ours:
+            assert ".parked." in name, f"{name} is nobody's"
+        if ".parked." in name:
+            assert container.restart == Restart(), f"{name} would wake by itself"
+
+
+def committed(site: FakeSite, swap: str) -> bool:
+    """Whether a swap's journal holds a COMMITTED record: read from its text, not by lanectl's own fold."""
+    return "committed" in kinds_of(site.station().state.journal(swap).read_bytes())
+
+
+def armed(site: FakeSite, swap: str) -> bool:
+    """Whether a swap's journal holds an ARMED record."""
+    return "armed" in kinds_of(site.station().state.journal(swap).read_bytes())
+
+
+def kinds_of(journal: bytes) -> tuple[str, ...]:
+    """Given a journal's bytes, return the kinds of its whole lines."""
+    return tuple(str(json.loads(line)["kind"]) for line in journal.split(b"\n")[:-1])
 
 
 def _names(owed: Owed) -> set[str]:
@@ -38,6 +78,20 @@ def _is_itself(site: FakeSite, owed: Owed) -> None:
         container = site.seen(service.container_name)
         assert container.id == service.container_id
         assert container.restart == service.restart
+        assert container.image_id == service.image_id
+        assert container.labels.get(LABEL_LANE) == (None if owed.adopted else owed.label)
+
+
+def same_containers(site: FakeSite, before: Iterable[Container]) -> None:
+    """Production's containers of before are still there: the very same, not made again."""
+    for container in before:
+        assert site.engine.inspect(container.id) is not None, f"{container.name} was made again"
+
+
+def untouched(site: FakeSite, before: Iterable[Container]) -> None:
+    """Nothing of this was so much as stopped."""
+    for container in before:
+        assert site.seen(container.id) == container
 
 
 def picture(site: FakeSite) -> tuple[object, ...]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from lanectl.actions.adopt import adopt
 from lanectl.actions.interrupts import Interrupts
 from lanectl.actions.progress import Silent
 from lanectl.actions.recover import recover
@@ -15,51 +17,148 @@ from lanectl.actions.start import restart, start
 from lanectl.actions.station import Station
 from lanectl.actions.stop import stop
 from lanectl.actions.swap import SwapRequest, swap
-from lanectl.errors import LaneError
+from lanectl.core.owed import Tripped
+from lanectl.errors import Dark, EngineError, EngineUnknown, LaneError
 from tests.support.engine_cdi import NAMES
+from tests.support.fake_engine import FakeEngine, Fault
 from tests.support.fake_station import SPEAKS, WELL, FakeSite
 from tests.support.fake_world import Program
 
 GB300 = NAMES["gb300"]
 MEMORY = {"gpu": "gb300", "stable": "1s", "within": "10s"}
-Run = Callable[[Station], Any]
+DRAIN = {"drain": {"idle_for": "1s", "deadline": "5s"}}
+SAYS = "the engine said no"
+Make = Callable[[Path], FakeSite]
+Parts = Callable[[FakeSite], dict[str, Any]]
+
+
+def _nothing(site: FakeSite) -> dict[str, Any]:
+    return {}
 
 
 @dataclass(frozen=True)
 class Kind:
-    """An operation: how its world is made, and how it is run."""
+    """An operation: how its world is made, how it is run, and what production must be after it.
 
-    make: Callable[[Path], FakeSite]
-    run: Run
+    `current`, `previous`: the lanes that production is and was, by label ("" none), as long as nothing is committed;
+    `committed`: the two from then on. `faults`: what goes wrong with calls to the engine, `parts` of the Station that
+    fail. `remade`: the world takes production's containers, so that they cannot be the same ones afterwards.
+    """
+
+    make: Make
+    run: Callable[[Station], Any]
+    current: str = "prod"
+    previous: str = ""
+    committed: tuple[str, str] | None = None
+    faults: tuple[Fault, ...] = ()
+    parts: Parts = field(default=_nothing)
+    remade: bool = False
 
 
-def _one(root: Path, candidate: Program = WELL, **lane: Any) -> FakeSite:
+def run(kind: Kind, site: FakeSite, engine: FakeEngine) -> None:
+    """Run it; how it ends is the world's to show."""
+    engine.faults += [replace(fault) for fault in kind.faults]
+    try:
+        kind.run(site.station("op", engine=engine, **kind.parts(site)))
+    except LaneError:
+        pass
+
+
+def _one(root: Path, candidate: Program = WELL, *, more: Any = None, **lane: Any) -> FakeSite:
     """Production and candidate with one service each."""
     site = FakeSite(root)
-    site.produce(restart="unless-stopped")
+    site.produce(restart="unless-stopped", more=more)
     site.lane("cand", candidate, **lane)
     return site
 
 
-def _two(root: Path, candidate: Program = WELL) -> FakeSite:
+def _two(root: Path, candidate: Program = WELL, production: Program = WELL, **lane: Any) -> FakeSite:
     """Production and candidate with a sidecar each and GPU memory to wait for."""
     site = FakeSite(root)
     heavy = {"sidecar": SPEAKS, "devices": [GB300], "memory": MEMORY}
-    site.produce(program=replace(WELL, gpu_mib=1000), **heavy)
-    site.lane("cand", replace(candidate, gpu_mib=1000), **heavy)
+    site.produce(program=replace(production, gpu_mib=2000), **heavy)
+    site.lane("cand", replace(candidate, gpu_mib=2000), **heavy, **lane)
+    return site
+
+
+def _alike(root: Path) -> FakeSite:
+    """Production and candidate have the same image and the same container name; they differ in their command."""
+    site = FakeSite(root)
+    site.produce(restart="unless-stopped")
+    site.lane("cand", image_of="prod", container_name="prod")
     return site
 
 
 def _promoted(root: Path) -> FakeSite:
+    """The candidate is production, and what was before it is parked."""
     site = _one(root)
-    ended = site.swap("cand", keep=True)
-    assert ended.outcome == "promoted", ended
+    _ends(site, "promoted", keep=True)
+    site.lane("third")
+    return site
+
+
+def _alike_promoted(root: Path) -> FakeSite:
+    site = _alike(root)
+    _ends(site, "promoted", keep=True)
+    return site
+
+
+def _ends(site: FakeSite, outcome: str, **wish: Any) -> None:
+    ended = site.swap("cand", **wish)
+    assert ended.outcome == outcome, ended
+
+
+def _breaks(site: FakeSite, lane: str) -> FakeSite:
+    """From its next start on, the lane does not come up."""
+    site.becomes(lane, DIES)
+    return site
+
+
+def _dark(root: Path) -> FakeSite:
+    """A swap's way back gave up: its production does not come up any more. Another lane is parked from before."""
+    site = _breaks(_promoted(root), "cand")
+    ended = site.swap("third")
+    assert isinstance(ended.error, Dark), ended
+    return site
+
+
+def _cured(root: Path) -> FakeSite:
+    site = _dark(root)
+    site.becomes("cand", WELL)
+    return site
+
+
+def _tripped(root: Path) -> FakeSite:
+    """The watchdog killed production and said so."""
+    site = _promoted(root)
+    site.engine.kill("cand")
+    station = site.station()
+    said = Tripped(at=site.clock.wall(), reason="counters stood still")
+    station.record_production(replace(station.production(), tripped=said))
+    return site
+
+
+def _by_hand(root: Path) -> FakeSite:
+    """Production was started by hand and adopted."""
+    site = FakeSite(root)
+    site.lane("prod")
+    site.lane("cand")
+    site.by_hand("prod", HostConfig={"NetworkMode": "host"})
+    site.clock.sleep(1.0)
+    adopt(site.station("adopt"), ["prod"], None)
     return site
 
 
 def _from_nothing(root: Path) -> FakeSite:
     site = FakeSite(root)
     site.lane("cand")
+    return site
+
+
+def _removed(root: Path) -> FakeSite:
+    """Production ended, and somebody removed its container."""
+    site = _one(root)
+    site.engine.remove("prod")
     return site
 
 
@@ -76,17 +175,12 @@ def _rebooted(root: Path) -> FakeSite:
     return site
 
 
-def _swap(**wish: Any) -> Run:
-    def run(station: Station) -> None:
-        swap(station, SwapRequest("cand", **wish), Silent(), Interrupts())
-
-    return run
+def _swap(lane: str = "cand", **wish: Any) -> Callable[[Station], Any]:
+    return lambda station: swap(station, SwapRequest(lane, **wish), Silent(), Interrupts())
 
 
 def _interrupted(station: Station) -> None:
     """Ctrl-C arrives while the candidate is asked whether it is ready."""
-    import signal
-
     interrupts = Interrupts()
 
     class Pressing(Silent):
@@ -97,32 +191,135 @@ def _interrupted(station: Station) -> None:
     swap(station, SwapRequest("cand"), Pressing(), interrupts)
 
 
+def _rollback(station: Station) -> None:
+    rollback(station, Silent(), Interrupts())
+
+
+def _restart(station: Station) -> None:
+    restart(station, Silent())
+
+
+def _start(station: Station) -> None:
+    start(station, Silent())
+
+
+def _recover(station: Station) -> None:
+    recover(station, Silent())
+
+
+def _raising(part: str) -> Parts:
+    """A part of the Station that raises when it is called."""
+
+    def call(*_: Any, **__: Any) -> Any:
+        raise LaneError(SAYS)
+
+    return lambda site: {part: call}
+
+
+class _NoJobs:
+    """The Jobs port where none can be started."""
+
+    def start(self, argv: object, *, name: str, keep_fds: object, log_path: str) -> int:
+        raise LaneError(SAYS)
+
+
+def _meanwhile(act: Callable[[FakeSite], object]) -> Parts:
+    """Something happens while the candidate is measured."""
+
+    def parts(site: FakeSite) -> dict[str, Any]:
+        def measure(**asked: Any) -> Any:
+            act(site)
+            return site.measure(**asked)
+
+        return {"measure": measure}
+
+    return parts
+
+
+def _id(site: FakeSite) -> str:
+    current = site.station().production().current
+    assert current is not None
+    return current.services[0].container_id
+
+
+def _freeze(site: FakeSite) -> None:
+    site.engine.start(_id(site))
+    site.world.freeze(site.container(_id(site)))
+
+
 DIES = Program(exits_after_s=0.3, exit_code=1)
 HANGS = replace(WELL, hangs=True)
 IGNORES_TERM = replace(WELL, term_code=None)
+DIES_LATER = replace(WELL, exits_after_s=1.5)
+FREES_LATE = replace(WELL, gpu_free_after_s=15.0)
 
-KINDS: dict[str, Kind] = {
+WELL_RUN: dict[str, Kind] = {
     "measured": Kind(_one, _swap(measure=True)),
     "two services": Kind(_two, _swap(measure=True)),
+    "kept": Kind(_one, _swap(keep=True), committed=("cand", "prod")),
+    "two services, kept": Kind(_two, _swap(keep=True), committed=("cand", "prod")),
+    "adopted": Kind(_by_hand, _swap()),
+    "adopted, kept": Kind(_by_hand, _swap(keep=True), committed=("cand", "prod")),
+    "same image and name": Kind(_alike, _swap()),
+    "same image and name, kept": Kind(_alike, _swap(keep=True), committed=("cand", "prod")),
+    "the same lane kept": Kind(_one, _swap("prod", keep=True), committed=("prod", "prod")),
+    "kept, one before it": Kind(_promoted, _swap("third", keep=True), "cand", "prod", ("third", "cand")),
+    "from dark, nothing owed": Kind(_from_nothing, _swap(from_dark=True), ""),
+    "from dark, kept": Kind(_from_nothing, _swap(from_dark=True, keep=True), "", committed=("cand", "")),
+    "from dark, stopped on purpose": Kind(_stopped, _swap(from_dark=True)),
+    "from dark, production removed": Kind(_removed, _swap(from_dark=True), remade=True),
+    "interrupted": Kind(_one, _interrupted),
+}
+
+FAILING: dict[str, Kind] = {
+    "create fails": Kind(_two, _swap(), faults=(Fault("create", EngineError(SAYS), skip=1),)),
+    "create is not answered": Kind(_one, _swap(), faults=(Fault("create", EngineUnknown(SAYS), after=True),)),
+    "guard fails": Kind(_one, _swap(), parts=lambda site: {"jobs": _NoJobs()}),
+    "drain fails": Kind(lambda root: _one(root, more=DRAIN), _swap(), parts=_raising("in_flight")),
+    "park fails": Kind(_one, _swap(), faults=(Fault("rename", EngineError(SAYS)),)),
+    "stop fails": Kind(_two, _swap(), faults=(Fault("stop", EngineUnknown(SAYS), after=True, skip=1),)),
+    "memory is not freed": Kind(lambda root: _two(root, production=FREES_LATE), _swap()),
+    "start fails": Kind(lambda root: _one(root, Program(start_error=SAYS)), _swap()),
     "candidate dies": Kind(lambda root: _one(root, DIES), _swap()),
     "candidate hangs": Kind(lambda root: _one(root, HANGS, ready={"completion": {"within": "1s"}}), _swap()),
     "candidate ignores TERM": Kind(lambda root: _one(root, IGNORES_TERM, stop_grace_period="1s"), _swap()),
     "two services, candidate dies": Kind(lambda root: _two(root, DIES), _swap()),
-    "kept": Kind(_one, _swap(keep=True)),
-    "two services, kept": Kind(_two, _swap(keep=True)),
-    "from dark, nothing owed": Kind(_from_nothing, _swap(from_dark=True)),
-    "from dark, kept": Kind(_from_nothing, _swap(from_dark=True, keep=True)),
-    "interrupted": Kind(_one, _interrupted),
-    "rollback": Kind(_promoted, lambda station: rollback(station, Silent(), Interrupts())),
-    "restart": Kind(_one, lambda station: restart(station, Silent())),
-    "start": Kind(_stopped, lambda station: start(station, Silent())),
-    "recover after a reboot": Kind(_rebooted, lambda station: recover(station, Silent())),
+    "candidate dies later": Kind(lambda root: _one(root, DIES_LATER, more={"stable_for": "3s"}), _swap()),
+    "measurement fails": Kind(_one, _swap(measure=True), parts=_raising("measure")),
+    "commit fails": Kind(_one, _swap(keep=True), faults=(Fault("keep_image", EngineError(SAYS), skip=1),)),
+    "the way back stumbles": Kind(_one, _swap(), faults=(Fault("start", EngineError(SAYS), skip=1),)),
+    "remove fails": Kind(_one, _swap(), faults=(Fault("remove", EngineUnknown(SAYS), after=True),)),
 }
 
+MEANWHILE: dict[str, Kind] = {
+    "production removed while parked": Kind(
+        _one, _swap(measure=True), parts=_meanwhile(lambda site: site.engine.remove(_id(site))), remade=True
+    ),
+    "removed while parked, same image and name": Kind(
+        _alike, _swap(measure=True), parts=_meanwhile(lambda site: site.engine.remove(_id(site))), remade=True
+    ),
+    "production started and paused while parked": Kind(_one, _swap(measure=True), parts=_meanwhile(_freeze)),
+    "the engine restarts": Kind(
+        _one, _swap(measure=True), parts=_meanwhile(lambda site: site.world.restart_machine())
+    ),
+}
 
-def run(kind: Kind, station: Station) -> None:
-    """Run it; how it ends is the world's to show."""
-    try:
-        kind.run(station)
-    except LaneError:
-        pass
+OTHERS: dict[str, Kind] = {
+    "rollback": Kind(_promoted, _rollback, "cand", "prod", ("prod", "cand")),
+    "rollback, same image and name": Kind(_alike_promoted, _rollback, "cand", "prod", ("prod", "cand")),
+    "rollback fails": Kind(lambda root: _breaks(_promoted(root), "prod"), _rollback, "cand", "prod"),
+    "rollback fails, same image and name": Kind(
+        lambda root: _breaks(_alike_promoted(root), "prod"), _rollback, "cand", "prod"
+    ),
+    "rollback from DARK": Kind(_dark, _rollback, "cand", "prod", ("prod", "cand")),
+    "rollback from a trip": Kind(_tripped, _rollback, "cand", "prod", ("prod", "cand")),
+    "rollback from a trip fails": Kind(lambda root: _breaks(_tripped(root), "prod"), _rollback, "cand", "prod"),
+    "restart": Kind(_one, _restart),
+    "restart from a trip": Kind(_tripped, _restart, "cand", "prod"),
+    "restart from DARK": Kind(_cured, _restart, "cand", "prod"),
+    "start": Kind(_stopped, _start),
+    "recover after a reboot": Kind(_rebooted, _recover),
+    "recover from DARK": Kind(_cured, _recover, "cand", "prod"),
+}
+
+KINDS: dict[str, Kind] = {**WELL_RUN, **FAILING, **MEANWHILE, **OTHERS}

@@ -1,9 +1,10 @@
-"""Death at a chosen record of a journal: nothing the process would have done afterwards happens.
+"""Death at a chosen moment: nothing the process would have done afterwards happens.
 
-A process dies between two instructions; what matters is what is durable by then. So a death is placed at an append:
-`before` it (the effect it speaks of is done, the record is not there), in the middle (`torn`: half a line), or `after`
-it (a `begin` is durable and its effect has not happened). From then on every call to the engine and every append of the
-same life raises `Died` as well, so that no handler of the code under test acts after its death.
+A process dies between two instructions; what matters is what is durable by then. So a death is placed at an append to a
+journal: `before` it (the effect it speaks of is done, the record is not there), in the middle (`torn`: half a line), or
+`after` it (a `begin` is durable and its effect has not happened); or right after an effect on the engine, for steps that
+have several. From then on every call to the engine and every append of the same life raises `Died` as well, so that no
+handler of the code under test acts after its death.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from tests.support.fake_world import World
 
 BEFORE, TORN, AFTER = "before", "torn", "after"
 HOWS = (BEFORE, TORN, AFTER)
+EFFECT = "effect"  # not at a record: right after a call that changes something
+EFFECTS = frozenset(("create", "start", "stop", "kill", "rename", "set_restart", "remove", "keep_image"))
 
 
 class Died(BaseException):
@@ -28,12 +31,16 @@ class Died(BaseException):
 
 
 class Life:
-    """One process's life: it dies at its `at`-th append (from 1), `how`; 0: never. `appends` counts them."""
+    """One process's life: it dies at its `at`-th append (from 1), `how`, or at its `at`-th effect; 0: never.
+
+    `lines`: what it appended, the line it died at too. `effects`: how many calls changed something.
+    """
 
     def __init__(self, at: int = 0, how: str = AFTER) -> None:
         self.at = at
         self.how = how
-        self.appends = 0
+        self.lines: list[bytes] = []
+        self.effects = 0
         self.dead = False
 
     def must_live(self) -> None:
@@ -42,8 +49,8 @@ class Life:
 
     def append(self, log: AppendLog, line: bytes) -> None:
         self.must_live()
-        self.appends += 1
-        if self.appends != self.at:
+        self.lines.append(line)
+        if self.how == EFFECT or len(self.lines) != self.at:
             AppendLog.append(log, line)
             return
         self.dead = True
@@ -52,6 +59,12 @@ class Life:
         if self.how == AFTER:
             AppendLog.append(log, line)
         raise Died
+
+    def effect(self) -> None:
+        self.effects += 1
+        if self.how == EFFECT and self.effects == self.at:
+            self.dead = True
+            raise Died
 
 
 def _write_raw(path: Path, data: bytes) -> None:
@@ -74,6 +87,8 @@ class MortalEngine(FakeEngine):
         self._life.must_live()
         with super()._call(call, ref):
             yield
+        if call in EFFECTS:
+            self._life.effect()
 
 
 def live(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
