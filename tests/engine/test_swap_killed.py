@@ -13,7 +13,6 @@ import pytest
 from lanectl.core.container import Container
 from lanectl.core.journal import Kind
 from lanectl.errors import ExitCode
-from lanectl.store.journal import load
 from tests.support.aftermath import is_back, serves_alone
 from tests.support.poll import until
 from tests.support.station import SOON_S, RealSite
@@ -52,8 +51,10 @@ def test_T36_production_is_back_when_lanectl_is_killed_while(site: RealSite, nam
     site.lane("cand", **case.cand)
     begun = site.begin("swap", "cand", "--yes", *case.wish)
     site.until_record(case.kind, case.step, swaps=2)
+    if case.step == "guard":
+        until(site.guards, SOON_S, "the guard's process")
     begun.process.kill()
-    _closed(site, case.outcome)
+    assert site.until_closed() == case.outcome
     is_back(site, production, killed=1)
     assert site.swap("cand@none").exit_code is ExitCode.USAGE, "the lock is free"
     if name == "stopping":
@@ -67,7 +68,7 @@ def test_T36_once_committed_the_candidate_is_what_comes_back(site: RealSite) -> 
     begun = site.begin("swap", "cand", "--yes", "--keep")
     site.until_record(Kind.COMMITTED, swaps=2)
     begun.process.kill()
-    _closed(site, "promoted")
+    assert site.until_closed() == "promoted"
     serves_alone(site, f"{site.prefix}cand", killed=1 if begun.process.wait() == -signal.SIGKILL else 0)
     assert not site.seen(old.id).running
 
@@ -86,7 +87,7 @@ def test_T36_when_the_guard_dies_too_the_next_command_says_recover_and_recover_w
     assert "lanectl recover" in refused.err
     recovered = site.lanectl("recover")
     assert recovered.code == ExitCode.OK, recovered
-    assert _outcome(site) == "recovered:ready:server"
+    assert site.until_closed() == "recovered:ready:server"
     is_back(site, production, killed=1)
 
 
@@ -112,18 +113,8 @@ def test_a_signal_restores_production_and_exits_130(on_local: RealSite, number: 
     done = begun.ended()
     assert done.code == ExitCode.INTERRUPTED, done
     assert "prod is restored and serving" in done.out
-    assert _outcome(on_local) == "interrupted"
+    assert on_local.until_closed() == "interrupted"
     is_back(on_local, production)
-
-
-def _closed(site: RealSite, outcome: str) -> None:
-    """Wait until the guard has closed the swap, and has ended itself."""
-    until(lambda: _outcome(site) is not None and not site.guards(), SOON_S, "the guard has closed the swap")
-    assert _outcome(site) == outcome
-
-
-def _outcome(site: RealSite) -> str | None:
-    return load(site.station().state.journal(site.records()[0].swap)).closed
 
 
 def test_a_second_operator_is_told_who_is_at_work(on_local: RealSite) -> None:

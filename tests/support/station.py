@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import urllib.request
@@ -258,9 +259,25 @@ class RealSite(SwapSite):
         return found
 
     def guards(self) -> list[int]:
-        """Return the pids of this site's guards that are still alive."""
-        armed = [one for journal in self.journals() for one in journal if one.kind is Kind.ARMED]
-        return [pid for one in armed if _is_guard(pid := int(one.data["guard"]))]
+        """Return the pids of this site's guards that are alive."""
+        site = os.fsencode(str(self.root))
+        processes = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
+        return [int(process.name) for process in processes if _guards(process, site)]
+
+    def until_closed(self) -> str:
+        """Wait until the newest swap is closed and no guard is left; return its outcome."""
+
+        def look() -> str | None:
+            closed = self.record(Kind.CLOSED)
+            return str(closed.data["outcome"]) if closed is not None and not self.guards() else None
+
+        try:
+            found = until(look, SOON_S, "the swap is closed, its guard gone")
+        except AssertionError as error:
+            said = [path.read_text() for path in sorted(self.root.glob("state/swaps/*/guard.log"))]
+            raise AssertionError(f"{error}; the guards' logs: {said}; the journal: {self.records()[-3:]}") from error
+        assert found is not None
+        return found
 
     def close(self) -> None:
         """End what was begun, let guards finish, and remove every container."""
@@ -328,8 +345,10 @@ def _command(root: Path, words: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", "lanectl", "--site", str(root), *words]
 
 
-def _is_guard(pid: int) -> bool:
+def _guards(process: Path, site: bytes) -> bool:
+    """Whether this process (its folder in /proc) is a guard of the site."""
     try:
-        return b"guard" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        words = (process / "cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
+    return b"guard" in words and site in words
