@@ -105,9 +105,19 @@ def _remove(api: DockerApi, path: str) -> None:
         try:
             api.act("DELETE", path, what="remove a container that probed CDI", params={"force": 1, "v": 1})
             return
-        except NotThere:
-            return
         except EngineError:
+            if _is_gone(api, path):
+                return
             if not left:
                 raise
             time.sleep(REMOVE_AGAIN_S)
+
+
+def _is_gone(api: DockerApi, path: str) -> bool:
+    try:
+        api.get(f"{path}/json", what="look for a container that probed CDI")
+    except NotThere:
+        return True
+    except EngineError:
+        pass
+    return False
