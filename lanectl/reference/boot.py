@@ -9,13 +9,14 @@ from collections.abc import Callable
 import numpy as np
 
 from lanectl.reference.bootlog import kv_cache_line, loaded_line, memory_line
-from lanectl.reference.experts import Experts
 from lanectl.reference.kv import BLOCK_SIZE, KvCache, bytes_per_token
 from lanectl.reference.messages import Sampling, Submit
 from lanectl.reference.model import Model
+from lanectl.reference.placements import PlacementError, make_experts
+from lanectl.reference.rowmap import RowMap, RowMapError, read_rowmap
 from lanectl.reference.scheduler import Scheduler
 from lanectl.reference.tokenizer import BEGIN, Tokenizer
-from lanectl.reference.weights import SHAPES, make_weights
+from lanectl.reference.weights import SHAPES, Shape, make_weights
 
 _WARM_UP = Submit(0, [BEGIN], 8, Sampling(ignore_eos=True), "")  # less than a block: it leaves no prefix to hit
 
@@ -46,13 +47,25 @@ def _model(settings: argparse.Namespace, say: Say) -> Model:
     began = time.monotonic()
     tokenizer = Tokenizer()
     weights = make_weights(settings.seed, shape, len(tokenizer), settings.max_model_len)
-    experts = Experts(settings.seed, shape)
+    try:
+        rowmap = _rowmap(settings, shape, say)
+        experts = make_experts(settings, shape, rowmap)
+    except (RowMapError, PlacementError) as problem:
+        raise BootError(str(problem)) from None
     say(
         f"Experts: {shape.layers} layers, {shape.experts} experts a layer, "
         f"{experts.resident} resident a layer, {shape.picked} picked a token"
     )
     say(loaded_line(weights.nbytes + experts.nbytes, time.monotonic() - began))
     return Model(shape, weights, experts, np.array(tokenizer.head_bias(), np.float32))
+
+
+def _rowmap(settings: argparse.Namespace, shape: Shape, say: Say) -> RowMap | None:
+    if settings.rowmap is None:
+        return None
+    rowmap = read_rowmap(settings.rowmap, shape)
+    say(rowmap.line)
+    return rowmap
 
 
 def _cache(settings: argparse.Namespace, say: Say) -> KvCache:

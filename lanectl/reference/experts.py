@@ -1,69 +1,128 @@
 """Where the experts live, and how a layer runs the ones it picked.
 
 An expert is a gated pair of matrices: down(relu(gate(x)) x value(x)). `Experts` is the one door to the experts'
-weights; here all of them are resident in fast memory.
+weights; here all of them are resident in fast memory. Other placements are in modules of their own; all give the
+same bits: an expert's product with a row is a matrix-vector product of one fixed shape wherever it is computed, and
+a row's products are added up in the order of its picked ids.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lanectl.reference.weights import Floats, Shape, make_expert
 
+Ids = NDArray[np.intp]
+Runs = list[tuple[int, int, int]]
+Matrices = tuple[Floats, Floats]  # an expert's up and down
+
+
+class Store:
+    """The matrices of some experts of every layer, in one piece of memory: up (layers, count, hidden,
+    2 x expert_hidden) and down (layers, count, expert_hidden, hidden)."""
+
+    def __init__(self, shape: Shape, layers: int, count: int) -> None:
+        self.up: Floats = np.empty((layers, count, shape.hidden, 2 * shape.expert_hidden), np.float32)
+        self.down: Floats = np.empty((layers, count, shape.expert_hidden, shape.hidden), np.float32)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes it takes."""
+        return self.up.nbytes + self.down.nbytes
+
+    def at(self, layer: int, slot: int) -> Matrices:
+        """The two matrices kept at a place, to be read or written."""
+        return self.up[layer, slot], self.down[layer, slot]
+
+    def put(self, layer: int, slot: int, matrices: Matrices) -> None:
+        """Given an expert's matrices, keep them at a place."""
+        self.up[layer, slot], self.down[layer, slot] = matrices
+
 
 class Experts:
-    """All experts of all layers, in fast memory."""
+    """The experts that are in fast memory: all of them, unless `hot` lists those of each layer. Placements that have
+    the others elsewhere build on it."""
 
-    def __init__(self, seed: int, shape: Shape) -> None:
+    def __init__(self, seed: int, shape: Shape, hot: Sequence[Sequence[int]] | None = None) -> None:
+        hot = [range(shape.experts)] * shape.layers if hot is None else hot
         self._shape = shape
-        self._up = np.empty((shape.layers, shape.experts, shape.hidden, 2 * shape.expert_hidden), np.float32)
-        self._down = np.empty((shape.layers, shape.experts, shape.expert_hidden, shape.hidden), np.float32)
-        for layer in range(shape.layers):
-            for expert in range(shape.experts):
-                self._up[layer, expert], self._down[layer, expert] = make_expert(seed, shape, layer, expert)
-        # Lists of views: taking one from a list is several times cheaper than indexing the array.
-        self._up_of = [list(layer) for layer in self._up]
-        self._down_of = [list(layer) for layer in self._down]
+        self._fast = Store(shape, shape.layers, len(hot[0]))
+        # Lists of views, by expert: taking one from a list is several times cheaper than indexing the array.
+        self._at: list[list[Matrices | None]] = [[None] * shape.experts for _ in range(shape.layers)]
+        for layer, experts in enumerate(hot):
+            self._fill(self._fast, layer, experts, seed)
+
+    def _fill(self, store: Store, layer: int, experts: Sequence[int], seed: int) -> None:
+        """Make a layer's experts into a store, in order, and have them found there."""
+        for slot, expert in enumerate(experts):
+            store.put(layer, slot, make_expert(seed, self._shape, layer, expert))
+            self._at[layer][expert] = store.at(layer, slot)
 
     @property
     def resident(self) -> int:
         """Experts of a layer that are in fast memory."""
-        return self._shape.experts
+        return int(self._fast.up.shape[1])
 
     @property
     def nbytes(self) -> int:
-        """Bytes the experts take."""
-        return self._up.nbytes + self._down.nbytes
+        """Bytes of fast memory the experts take."""
+        return self._fast.nbytes
 
-    def run(self, layer: int, x: Floats, picked: NDArray[np.intp], weights: Floats) -> Floats:
+    def run(self, layer: int, x: Floats, picked: Ids, weights: Floats) -> Floats:
         """Given the rows x (rows, hidden), the expert ids each row picked (rows, k; ascending) and their weights
         (rows, k), return for each row the weighted sum of what its experts make of it, added in the order of
         `picked`. A row's result does not depend on the other rows: each (row, expert) pair is a matrix-vector
         product of its own, of one fixed shape."""
-        rows, k = picked.shape
-        pairs = rows * k
-        flat = picked.ravel()
-        order = flat.argsort(kind="stable")
-        inputs = x[order // k][:, None, :]
-        runs = _runs(flat[order].tolist())
-        gated = np.empty((pairs, 1, 2 * self._shape.expert_hidden), np.float32)
-        up = self._up_of[layer]
-        for expert, start, end in runs:
-            np.matmul(inputs[start:end], up[expert], out=gated[start:end])
-        width = self._shape.expert_hidden
-        active = np.maximum(gated[:, :, :width], 0.0) * gated[:, :, width:]
-        outputs = np.empty((pairs, 1, self._shape.hidden), np.float32)
-        down = self._down_of[layer]
-        for expert, start, end in runs:
-            np.matmul(active[start:end], down[expert], out=outputs[start:end])
-        by_row = np.empty((pairs, self._shape.hidden), np.float32)
-        by_row[order] = outputs[:, 0, :]
-        summed: Floats = np.matmul(weights[:, None, :], by_row.reshape(rows, k, -1))
-        return summed[:, 0, :]
+        k = picked.shape[1]
+        order, runs = sorted_runs(picked.ravel())
+        outputs = np.empty((picked.size, self._shape.hidden), np.float32)
+        outputs[order] = products(x[order // k], runs, self._at[layer])
+        return summed(weights, outputs)
 
 
-def _runs(sorted_ids: list[int]) -> list[tuple[int, int, int]]:
+def sorted_runs(ids: Ids) -> tuple[Ids, Runs]:
+    """Given ids, return the order that sorts them, and (id, start, end) for each run of equal ones in that order."""
+    order = ids.argsort(kind="stable")
+    return order, _runs(ids[order].tolist())
+
+
+def products(inputs: Floats, runs: Runs, matrices: Sequence[Matrices | None]) -> Floats:
+    """Given inputs (pairs, hidden) in the order of `runs`, and every id's matrices, return the outputs (pairs,
+    hidden): one matrix-vector product a pair and matrix."""
+    count, hidden = inputs.shape
+    wide = inputs[:, None, :]
+    gated: Floats | None = None
+    used: list[tuple[Floats, int, int]] = []
+    for expert, start, end in runs:
+        pair = matrices[expert]
+        assert pair is not None, "an expert that is not in this process"
+        up, down = pair
+        if gated is None:
+            gated = np.empty((count, 1, up.shape[1]), np.float32)
+        np.matmul(wide[start:end], up, out=gated[start:end])
+        used.append((down, start, end))
+    outputs = np.empty((count, 1, hidden), np.float32)
+    if gated is None:
+        return outputs[:, 0, :]
+    width = gated.shape[2] // 2
+    active = np.maximum(gated[:, :, :width], 0.0) * gated[:, :, width:]
+    for down, start, end in used:
+        np.matmul(active[start:end], down, out=outputs[start:end])
+    return outputs[:, 0, :]
+
+
+def summed(weights: Floats, outputs: Floats) -> Floats:
+    """Given weights (rows, k) and the outputs of all pairs (rows x k, hidden), return the weighted sums (rows,
+    hidden), added in the order of the pairs."""
+    rows, k = weights.shape
+    total: Floats = np.matmul(weights[:, None, :], outputs.reshape(rows, k, -1))
+    return total[:, 0, :]
+
+
+def _runs(sorted_ids: list[int]) -> Runs:
     """Given sorted ids, return (id, start, end) for each run of equal ones."""
     runs = []
     start = 0

@@ -60,12 +60,18 @@ KINDS = {
     "u2028": Kind("", "", "a U+2028, unescaped, at the end of every piece of text"),
     "reasoning": Kind("", "", "chat text goes out as `reasoning` instead of `content`"),
     "old-reasoning": Kind("", "", "chat text goes out as `reasoning_content` instead of `content`"),
+    "peer-slow": Kind("FACTOR", "10", "sidecar: every call takes FACTOR times as long"),
+    "peer-exit": Kind("N", "1000", "sidecar: it ends, with code 1, in its Nth call"),
+    "peer-freeze": Kind("N", "1000", "sidecar: it stands still in its Nth call, until SIGCONT"),
+    "peer-wrong": Kind("FACTOR", "0.1", "sidecar: outputs are off by FACTOR times their size"),
+    "damaged-expert": Kind("", "", "sidecar: one expert is wrong, so that the self test fails"),
 }
 
 _FORMS = {
     "": "",
     "SECONDS": r"\d+(\.\d+)?",
     "N": r"\d+",
+    "FACTOR": r"\d+(\.\d+)?",
     "CODE[:LINES]": r"\d{1,3}(:[1-9]\d*)?",
     "CODE[:PREFIX]": r"[2-5]\d\d(:/.*)?",
     "NAME": ".+",
@@ -103,6 +109,10 @@ class Faults:
 
     def seconds(self, name: str) -> float:
         """The value of a fault in seconds; 0 when it is off."""
+        return float(self._wanted.get(name, 0))
+
+    def number(self, name: str) -> float:
+        """The value of a fault as a number; 0 when it is off."""
         return float(self._wanted.get(name, 0))
 
     def count(self, name: str) -> int | None:

@@ -12,6 +12,8 @@ from typing import NoReturn
 
 from lanectl.reference.engine_core import start_engine
 from lanectl.reference.faults import KINDS, VARIABLE, Faults, FaultyLog, hold_port, ignore_sigterm
+from lanectl.reference.peer_words import DEFAULT_PATH, PATH_VARIABLE
+from lanectl.reference.placements import PLACEMENTS
 
 
 def parser() -> argparse.ArgumentParser:
@@ -27,6 +29,16 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--served-model-name", nargs="+", default=["reference"], metavar="NAME")
     options.add_argument("--seed", type=_seed, metavar="N", default=0, help="the weights are made from it")
     options.add_argument("--shape", choices=["tiny", "small"], default="small", help="the size of the model")
+    options.add_argument("--rowmap", metavar="FILE", help="expert map; without one all experts are hot")
+    options.add_argument(
+        "--placement", choices=PLACEMENTS, default=PLACEMENTS[0], help="where the map's cold experts are"
+    )
+    options.add_argument(
+        "--shm",
+        metavar="PATH",
+        default=os.environ.get(PATH_VARIABLE, DEFAULT_PATH),
+        help=f"the sidecar's file (or ${PATH_VARIABLE})",
+    )
     options.add_argument("--max-model-len", type=_count, default=4096, metavar="N", help="longest context, in tokens")
     options.add_argument("--max-num-seqs", type=_count, default=64, metavar="N", help="requests that run at a time")
     options.add_argument("--max-num-batched-tokens", type=_count, default=256, metavar="N", help="rows of one step")
