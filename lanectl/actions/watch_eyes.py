@@ -62,6 +62,7 @@ class EngineEyes:
         self._engine = engine
         self._clock = clock
         self._services = tuple(services)
+        self.rounds = 0  # how often all services were asked about
         self._seen: dict[str, Seen] = {}
         self._wanted = threading.Event()
         self._round = threading.Condition()
@@ -81,7 +82,7 @@ class EngineEyes:
     def wait_for_all(self, within_s: float) -> None:
         """Wait until every service was asked about once, or the time is over."""
         with self._round:
-            self._round.wait_for(lambda: len(self._seen) == len(self._services), within_s)
+            self._round.wait_for(lambda: self.rounds > 0, within_s)
 
     def _run(self) -> None:
         while True:
@@ -89,6 +90,7 @@ class EngineEyes:
             for service in self._services:
                 self._seen[service.name] = self._ask(service)
             with self._round:
+                self.rounds += 1
                 self._round.notify_all()
             self._wanted.wait(ASK_EVERY_S)
 

@@ -29,7 +29,7 @@ from lanectl.store.process import ProcessId, identify, this_process
 READY_WITHIN_S = 1.0
 FIRST_READY_WITHIN_S = 20.0  # it also asks the engine about every container
 HUNG_AFTER_S = 1.0  # 50 looks
-LOOK_EVERY_S = 0.25
+LOOK_EVERY_S = 0.5
 # A watcher that dies again and again does not watch: five times in a minute is no accident.
 MOST_DEATHS, WITHIN_S = 5, 60.0
 TRIP_WITHIN_S = 120.0  # the engine's own limit for a kill is a minute

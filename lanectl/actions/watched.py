@@ -15,7 +15,7 @@ class Watched:
     """A service of the watched lane.
 
     `first`: its first process, held while it lives. `gone`: the process that was known has ended. `seen`: what the
-    engine said last.
+    engine said last. `as_sidecar` and `may_run` follow from these, and are kept because every look asks for them.
     """
 
     def __init__(self, service: WatchedService) -> None:
@@ -23,6 +23,8 @@ class Watched:
         self.first: FirstProcess | None = None
         self.gone = False
         self.seen: Seen | None = None
+        self.as_sidecar = Sidecar.UNKNOWN
+        self.may_run = True
         self._known: ProcessId | None = None
         if service.first is not None:
             self.hold(service.first)
@@ -40,21 +42,26 @@ class Watched:
         self.first = FirstProcess.hold(identity)
         self._known = identity
         self.gone = self.first is None and not alive(identity)
+        self._conclude()
 
     def ended(self) -> None:
         """The process that is held has ended."""
         if self.first is not None:
             self.first.close()
         self.first, self.gone = None, True
+        self._conclude()
 
     def look(self, seen: Seen | None, *, follow: bool) -> None:
         """Take in what the engine said. `follow`: another process than the known one is held in its place."""
         self.seen = seen
         if seen is not None and seen.first is not None and (follow or self._known is None):
             self.hold(seen.first)
+        self._conclude()
 
-    @property
-    def as_sidecar(self) -> Sidecar:
+    def _conclude(self) -> None:
+        self.as_sidecar, self.may_run = self._as_sidecar(), self._may_run()
+
+    def _as_sidecar(self) -> Sidecar:
         """How it is. A sidecar that was started again is gone: the one that the server knew is."""
         said = self.seen if self.seen is not None and not self.seen.error else None
         if self.gone or (said is not None and (not said.runs or said.first not in (None, self._known))):
@@ -63,8 +70,7 @@ class Watched:
             return Sidecar.PAUSED
         return Sidecar.RUNNING if self.first is not None or said is not None else Sidecar.UNKNOWN
 
-    @property
-    def may_run(self) -> bool:
+    def _may_run(self) -> bool:
         """False when it is known not to run: it has ended, or has not started yet."""
         if self.first is not None:
             return True

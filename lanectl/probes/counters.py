@@ -1,7 +1,7 @@
-"""One look at a sidecar's counters, in about 4 microseconds.
+"""One look at a sidecar's counters: two calls of the system, some microseconds.
 
 It reads with pread on a descriptor that is kept, never through a mapping: a file that another process truncates kills
-whoever reads a mapping of it with SIGBUS. A look is three calls: the words, the size, and what the path names now.
+whoever reads a mapping of it with SIGBUS. What the path names now, and its size, is asked for after that.
 """
 
 from __future__ import annotations
@@ -30,31 +30,25 @@ class CounterFile:
         self._path = path
         with explained(Path(path), "open the counters"):
             self._fd = open_regular(Path(path), os.O_RDONLY)
-        self._size = os.fstat(self._fd).st_size
+        opened = os.fstat(self._fd)
+        self._file, self._size = FileId(opened.st_dev, opened.st_ino), opened.st_size
 
     def look(self) -> Look:
         """Read the counters of the file that was opened, and see what the path names now. Never raises."""
         try:
-            data = os.pread(self._fd, WORDS.size, 0)
-            size = os.fstat(self._fd).st_size
+            counters = decode(os.pread(self._fd, WORDS.size, 0))
         except OSError as error:
-            return Look(None, self._named(), f"{self._path}: {os.strerror(error.errno or 0)}")
-        counters, named = decode(data), self._named()
-        return Look(counters, named, self._wrong(counters, size, named))
+            return Look(None, None, f"{self._path}: {os.strerror(error.errno or 0)}")
+        try:
+            named = os.stat(self._path)  # noqa: PTH116 - a Path made at each look would double its cost
+        except OSError:
+            return Look(counters, None, f"{self._path} was removed")
+        file, unreadable = FileId(named.st_dev, named.st_ino), ""
+        if file == self._file and named.st_size < self._size:
+            unreadable = f"{self._path} has {named.st_size} bytes, it had {self._size}"
+        elif counters is None:
+            unreadable = f"{self._path} is too short, or holds a negative count"
+        return Look(counters, file, unreadable)
 
     def close(self) -> None:
         os.close(self._fd)
-
-    def _named(self) -> FileId | None:
-        try:
-            found = os.stat(self._path)  # noqa: PTH116 - a Path made at each look would double its cost
-        except OSError:
-            return None
-        return FileId(found.st_dev, found.st_ino)
-
-    def _wrong(self, counters: Counters | None, size: int, named: FileId | None) -> str:
-        if size < max(self._size, WORDS.size):
-            return f"{self._path} has {size} bytes, it had {self._size}"
-        if named is None:
-            return f"{self._path} was removed"
-        return "" if counters is not None else f"{self._path} holds a negative count"

@@ -140,6 +140,11 @@ class WatchFiles:
     folder: Path
 
     @property
+    def control(self) -> Path:
+        """Where the owner's orders are; each replaces the file."""
+        return self.folder / "control.json"
+
+    @property
     def log(self) -> Path:
         """What the watchdog's processes say to their operator."""
         return self.folder / "watch.log"
@@ -151,18 +156,10 @@ class WatchFiles:
         self._write("spec.json", spec)
 
     def order(self) -> Order | None:
-        return self._read("control.json", Order)
+        return self._read(self.control.name, Order)
 
     def write_order(self, order: Order) -> None:
-        self._write("control.json", order)
-
-    def order_stamp(self) -> int:
-        """Return a number that changes with every order (the file is replaced by each); 0: there is none."""
-        try:
-            found = os.stat(self.folder / "control.json")  # noqa: PTH116 - asked at every look
-        except OSError:
-            return 0
-        return found.st_mtime_ns ^ found.st_ino
+        self._write(self.control.name, order)
 
     def status(self) -> Status | None:
         return self._read("status.json", Status)
