@@ -86,6 +86,7 @@ def build_watch_post(settings: Settings, key: str, box_fd: int | None) -> Post:
 
     `box_fd`: the black box of the watcher that is taken over. What a fork will need is imported. Raise `LaneError`.
     """
+    from lanectl.actions.fall_back import fall_back
     from lanectl.actions.watch_post import Post
     from lanectl.errors import LaneError
     from lanectl.jobs import DetachedJobs
@@ -105,7 +106,6 @@ def build_watch_post(settings: Settings, key: str, box_fd: int | None) -> Post:
         import requests  # noqa: F401
     clock = build_clock()
     log = OperatorLog(verbose=settings.verbose)
-    log.warning("the watchdog starts", lane=spec.lane, enforce=spec.enforce)
     return Post(
         key=key,
         spec=spec,
@@ -118,6 +118,7 @@ def build_watch_post(settings: Settings, key: str, box_fd: int | None) -> Post:
         log=log,
         box=BlackBox(box_fd),
         shutting_down=shutting_down,
+        after_trip=lambda record: fall_back(state, spec, DetachedJobs(), log),
     )
 
 

@@ -10,6 +10,7 @@ from lanectl.actions.look import served
 from lanectl.actions.progress import Progress
 from lanectl.actions.ready import ReadyReport, wait_ready
 from lanectl.actions.station import Station
+from lanectl.actions.watching import of_owed, stand_by
 from lanectl.core.container import Container, CreateArgs, Status
 from lanectl.core.lane import Restart
 from lanectl.core.owed import Owed, OwedService
@@ -34,22 +35,33 @@ def bring_up(
     if restart_first:
         for seen in reversed(target):
             if seen.container is not None:
+                stand_by(station, seen.container)
                 station.engine.stop(seen.container.id, seen.owed.stop_grace_s)
+    ids = {seen.owed.name: _ensure_there(station, seen, progress) for seen in target}
+    watchdog = of_owed(station, owed, ids)
     result: dict[str, Any] = {}
     for seen in target:
-        container_id = _ensure_started(station, seen, progress)
-        report = _prove(station, owed, seen.owed, container_id, port_was_free, progress, check)
-        result[seen.owed.name] = {"id": container_id, "seconds": round(report.seconds, 3), "owner": report.owner}
+        name = seen.owed.name
+        if watchdog is not None and name == owed.server.name:
+            watchdog.arm()  # its counters' file is there: the sidecar before it is ready. No traffic unless armed
+        _ensure_started(station, seen, ids[name], progress)
+        report = _prove(station, owed, seen.owed, ids[name], port_was_free, progress, check)
+        result[name] = {"id": ids[name], "seconds": round(report.seconds, 3), "owner": report.owner}
+    if watchdog is not None:
+        watchdog.tighten()
     return result
 
 
-def _ensure_started(station: Station, seen: SeenService, progress: Progress) -> str:
+def _ensure_there(station: Station, seen: SeenService, progress: Progress) -> str:
+    if seen.container is not None:
+        return seen.container.id
+    progress.note(f"{seen.owed.container_name} is gone: making it again from its kept create arguments")
+    return _recreate(station, seen.owed)
+
+
+def _ensure_started(station: Station, seen: SeenService, container_id: str, progress: Progress) -> None:
     container = seen.container
-    if container is None:
-        progress.note(f"{seen.owed.container_name} is gone: making it again from its kept create arguments")
-        container_id = _recreate(station, seen.owed)
-    else:
-        container_id = container.id
+    if container is not None:
         if container.status is Status.PAUSED:
             # A paused container cannot be started; only a kill moves it (the engine resumes it to die).
             station.engine.kill(container_id)
@@ -57,7 +69,6 @@ def _ensure_started(station: Station, seen: SeenService, progress: Progress) -> 
             station.engine.set_restart(container_id, Restart())
     progress.ticker(f"starting {seen.owed.container_name}")
     station.engine.start(container_id)
-    return container_id
 
 
 def _recreate(station: Station, owed: OwedService) -> str:

@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lanectl.actions.bring_up import give_back_restart
+from lanectl.actions.debts import settle_debts
+from lanectl.actions.record import record_production
 from lanectl.actions.station import Station
 from lanectl.actions.steps import WayBack
 from lanectl.core.container import Container
 from lanectl.core.journal import Kind, SwapState
-from lanectl.core.owed import Desired, Owed, OwedService, Production, keep_tag
+from lanectl.core.owed import OwedService, Tripped
 from lanectl.core.recovery import Observed
 from lanectl.core.swap import Outcome, Phase, followers, outcome_text
 from lanectl.errors import LaneError, Unfinished, Unreachable
 from lanectl.store.journal import Journal
 
+CURE = "cure the cause, then run `lanectl recover`"
 BROUGHT_BACK = ("start", "restart", "recover")  # operations that only bring production up
 
 
@@ -30,37 +33,39 @@ def close_swap(
 ) -> str:
     """Record that what is owed serves (or that nothing was touched), and close; return the outcome's text.
 
-    production.json is written before the closing record: a death between the two is closed again by a recovery.
-    Raise `LaneError` when a restart policy could not be given back: look again, it may run no more. On the `last_try`
-    that is told and stops nothing, unless the engine is away.
+    production.json is written before the closing record: a death between the two is closed again by a recovery. Raise
+    `Unfinished` when either could not be written, unless nothing was touched. Raise `LaneError` when a restart policy
+    could not be given back: look again, it may run no more. On the `last_try` that is told and stops nothing, unless
+    the engine is away.
     """
     state = journal.state
-    if state.owed is not None and not refused:
-        _record_production(station, state, observed)
+    if observed.tripped is not None and not refused:
+        return _close_tripped(station, back, state, observed)
+    if not refused:
+        _record(station, state, observed)
         for seen in observed.target:
             if seen.container is not None:
                 _give_back(station, seen.container, seen.owed, last_try)
-        if Phase.RESTORED in followers(state.phase):
+        if state.owed is not None and Phase.RESTORED in followers(state.phase):
             back.record(Kind.PHASE, Phase.RESTORED)
     outcome = closing_outcome(journal.state, refused=refused, recovering=recovering)
-    back.record(Kind.CLOSED, data={"outcome": outcome})
+    if not back.record(Kind.CLOSED, data={"outcome": outcome}) and not refused:
+        raise Unfinished(_what(state) + ", but the swap could not be closed", CURE)
     return outcome
 
 
-def _let_go(station: Station, before: Production, after: Production) -> None:
-    """Drop the keep-tags of images that were kept for a rollback and that no lane to go back to uses any more."""
-    dropped = _images(before) - _images(after)
-    for image_id in dropped:
-        try:
-            station.engine.drop_image_tag(keep_tag(image_id))
-        except LaneError as error:
-            # A tag too many keeps an image too many, nothing else.
-            station.log.warning("a keep-tag was not removed", image=image_id, error=error.message)
-
-
-def _images(production: Production) -> set[str]:
-    lanes = [lane for lane in (production.current, production.previous) if lane is not None]
-    return {service.image_id for lane in lanes for service in lane.services}
+def _close_tripped(station: Station, back: WayBack, state: SwapState, observed: Observed) -> str:
+    """What is owed was killed by its watchdog: record that nothing starts it until a person says so, and close."""
+    _record(station, state, observed)
+    production = station.production()
+    try:
+        if production.tripped is None:
+            tripped = Tripped(station.clock.wall(), observed.tripped or "")
+            station.record_production(replace(production, tripped=tripped))
+    except LaneError as error:
+        raise Unfinished(f"the lane tripped, but that could not be recorded: {error.message}", CURE) from error
+    back.record(Kind.CLOSED, data={"outcome": Outcome.TRIPPED, "reason": observed.tripped})
+    return outcome_text(Outcome.TRIPPED)
 
 
 def closing_outcome(state: SwapState, *, refused: bool, recovering: bool) -> str:
@@ -80,41 +85,18 @@ def closing_outcome(state: SwapState, *, refused: bool, recovering: bool) -> str
     return outcome_text(Outcome.MEASURED if "measure" in state.done else Outcome.PROVEN)
 
 
-def _record_production(station: Station, state: SwapState, observed: Observed) -> None:
-    if state.owed is None:
-        raise AssertionError("nothing owed")
-    ids = {seen.owed.name: seen.container.id for seen in observed.target if seen.container is not None}
-    now = _with_ids(state.owed, ids)
-    before = station.production()
-    if state.committed:
-        after = replace(before, current=now, previous=_previous(state, before, now), desired=Desired.SERVING)
-        after = replace(after, tripped=None)
-    else:
-        after = replace(before, current=now)
-    if after == before:
-        return
+def _record(station: Station, state: SwapState, observed: Observed) -> None:
+    """Record what serves, and that what this operation took over is settled. Raise `Unfinished` when that fails."""
     try:
-        station.record_production(after)
+        record_production(station, state, observed.target)
+        settle_debts(station, state)
     except LaneError as error:
-        raise Unfinished(
-            f"{now.label} is serving and proven, but that could not be recorded: {error.message}",
-            error.hint or "cure the cause, then run `lanectl recover`",
-        ) from error
-    _let_go(station, before, after)
+        why = f", but that could not be recorded: {error.message}"
+        raise Unfinished(_what(state) + why, error.hint or CURE) from error
 
 
-def _previous(state: SwapState, before: Production, now: Owed) -> Owed | None:
-    """What a rollback goes back to: the production this swap replaced (`current` still, unless this is a repeat)."""
-    if before.current is not None and before.current.container_ids != now.container_ids:
-        return before.current
-    return state.former or before.previous
-
-
-def _with_ids(owed: Owed, ids: dict[str, str]) -> Owed:
-    services = tuple(
-        replace(service, container_id=ids.get(service.name, service.container_id)) for service in owed.services
-    )
-    return replace(owed, services=services)
+def _what(state: SwapState) -> str:
+    return f"{state.owed.label} is serving and proven" if state.owed else "nothing is owed"
 
 
 def _give_back(station: Station, container: Container, owed: OwedService, last_try: bool) -> None:

@@ -16,21 +16,26 @@ from lanectl.actions.progress import Progress
 from lanectl.actions.ready import ReadyReport, Served, wait_ready
 from lanectl.actions.station import Station
 from lanectl.actions.steps import forward
+from lanectl.actions.watching import of_candidate, of_owed, trip_of, trip_soon
 from lanectl.core.codec import to_json
 from lanectl.core.container import Container, CreateArgs
 from lanectl.core.journal import Kind
 from lanectl.core.lane import Lane, Restart, Service
 from lanectl.core.owed import Owed, OwedService, keep_tag, owe, parked_name, promise
 from lanectl.core.plan import Step, Verb
-from lanectl.core.recovery import SeenService
+from lanectl.core.recovery import SeenService, known_names
 from lanectl.core.site import reachable
 from lanectl.core.swap import Phase
 from lanectl.errors import CandidateFailed, LaneError, NotThere
 from lanectl.store.journal import Journal
+from lanectl.store.watch import TripRecord
 
 STABLE_LOOK_EVERY_S = 1.0
 MIB = 2**20
 DROP_CACHES = "/proc/sys/vm/drop_caches"
+
+
+Effect = Callable[["Leg", Step], Mapping[str, Any] | None]
 
 
 @dataclass
@@ -38,7 +43,8 @@ class Leg:
     """One forward leg under way.
 
     `wanted`: a candidate's lane, or the parked lane that a rollback wakes. `leaving`: what runs and makes room.
-    `owed`: what comes back if this fails; the same as `leaving` unless that one tripped.
+    `owed`: what comes back if this fails; the same as `leaving` unless that one tripped. `watched`: the candidate's
+    server container, once its watchdog is armed.
     """
 
     station: Station
@@ -52,6 +58,7 @@ class Leg:
     creates: Mapping[str, CreateArgs] = field(default_factory=dict)
     profile: str | None = None
     verifies: bool = False
+    watched: str | None = None
     ids: dict[str, str] = field(default_factory=dict)
     reports: dict[str, ReadyReport] = field(default_factory=dict)
 
@@ -77,6 +84,19 @@ class Leg:
             raise CandidateFailed(f"start:{name}", "EXITED", f"the candidate's {name} was removed behind our back")
         return container
 
+    def checked(self) -> None:
+        """The check of every wait: a person's interrupt, or a trip of the candidate."""
+        self.check()
+        if self.watched is not None:
+            record = trip_of(self.station, self.watched)
+            if record is not None:
+                raise tripped("watchdog", record)
+
+
+def tripped(step: str, record: TripRecord) -> CandidateFailed:
+    """What a trip of the candidate means in a swap: it failed."""
+    return CandidateFailed(step, "TRIPPED", f"the watchdog tripped: {record.rule}: {record.reason}")
+
 
 def run_forward(leg: Leg, steps: tuple[Step, ...]) -> None:
     """Run the steps in order, recording each phase once its last step is done. Raise what a step raises."""
@@ -86,10 +106,21 @@ def run_forward(leg: Leg, steps: tuple[Step, ...]) -> None:
             leg.progress.phase(step.phase, step.text)
         effect = _EFFECTS[step.verb]
         leg.progress.ticker(step.text)
-        forward(leg.journal, step.name, lambda effect=effect, step=step: effect(leg, step), leg.check)  # type: ignore[misc]
+        forward(leg.journal, step.name, lambda effect=effect, step=step: _do(leg, step, effect), leg.checked)  # type: ignore[misc]
         last_of_phase = index + 1 == len(steps) or steps[index + 1].phase is not step.phase
         if last_of_phase:
             _record_phase(leg, step.phase)
+
+
+def _do(leg: Leg, step: Step, effect: Effect) -> Mapping[str, Any] | None:
+    """Run a step's effect; a failure that a trip of the candidate explains is told as the trip."""
+    try:
+        return effect(leg, step)
+    except LaneError as error:
+        record = trip_soon(leg.station, leg.watched) if leg.watched is not None else None
+        if record is not None:
+            raise tripped(step.name, record) from error
+        raise
 
 
 def _record_phase(leg: Leg, phase: Phase) -> None:
@@ -97,7 +128,8 @@ def _record_phase(leg: Leg, phase: Phase) -> None:
     if phase is Phase.ARMED:
         leg.journal.append(Kind.ARMED, data={"target": to_json(leg.owed), "guard": leg.guard.pid})
     elif phase is Phase.COMMITTED:
-        leg.journal.append(Kind.COMMITTED, data={"target": to_json(_promoted(leg))})
+        former = leg.station.production().current
+        leg.journal.append(Kind.COMMITTED, data={"target": to_json(_promoted(leg)), "former": to_json(former)})
     else:
         leg.journal.append(Kind.PHASE, phase)
     if phase is Phase.BOOTED and isinstance(leg.wanted, Owed):
@@ -125,7 +157,7 @@ def _guard(leg: Leg, step: Step) -> dict[str, Any]:
 def _drain(leg: Leg, step: Step) -> dict[str, Any]:
     if leg.leaving is None or leg.leaving.drain is None:
         raise AssertionError("a drain needs a production and its policy")
-    return drain(leg.station, leg.leaving, leg.leaving.drain, leg.check, leg.progress)
+    return drain(leg.station, leg.leaving, leg.leaving.drain, leg.checked, leg.progress)
 
 
 def _park(leg: Leg, step: Step) -> None:
@@ -136,8 +168,36 @@ def _park(leg: Leg, step: Step) -> None:
 
 
 def _is_there(leg: Leg, owed: OwedService) -> bool:
-    """A rollback also leaves a production that is broken, or gone: what is not there need not be stopped."""
-    return not isinstance(leg.wanted, Owed) or leg.station.engine.inspect(owed.container_id) is not None
+    """From dark, and in a rollback, production may be broken, or gone: what is not there need not be stopped."""
+    may_be_gone = leg.journal.state.from_dark or isinstance(leg.wanted, Owed)
+    return not may_be_gone or leg.station.engine.inspect(owed.container_id) is not None
+
+
+def _stand_by(leg: Leg, step: Step) -> None:
+    watchdog = of_owed(leg.station, leg.leaving) if leg.leaving else None
+    if watchdog is not None:
+        watchdog.stand_by()
+
+
+def _unwatch(leg: Leg, step: Step) -> None:
+    watchdog = of_owed(leg.station, leg.leaving) if leg.leaving else None
+    if watchdog is not None:
+        watchdog.end()
+
+
+def _arm(leg: Leg, step: Step) -> None:
+    watchdog = of_candidate(leg.station, leg.lane, leg.ids, leg.journal.state.swap, keep=leg.journal.state.keep)
+    if watchdog is None:
+        raise AssertionError("a lane without a watchdog has no step to arm it")
+    watchdog.arm()
+    leg.watched = leg.ids[leg.lane.server.name]
+
+
+def _tighten(leg: Leg, step: Step) -> None:
+    watchdog = of_candidate(leg.station, leg.lane, leg.ids, leg.journal.state.swap, keep=leg.journal.state.keep)
+    if watchdog is None:
+        raise AssertionError("a lane without a watchdog has no step to tighten it")
+    watchdog.tighten()
 
 
 def _stop(leg: Leg, step: Step) -> dict[str, Any]:
@@ -161,7 +221,7 @@ def _free(leg: Leg, step: Step) -> dict[str, Any]:
         shm=tuple(dict.fromkeys((*(leaving.shm if leaving else ()), *wanted.shm))),
         unknown_is_free=False,
         progress=leg.progress,
-        check=leg.check,
+        check=leg.checked,
     )
     return seen | _host_memory(leg)
 
@@ -220,7 +280,7 @@ def _ready(leg: Leg, step: Step) -> dict[str, Any]:
             api_key=leg.station.api_key(service.ready.api_key if service.ready else None),
         ),
         port_was_free=True,
-        check=leg.check,
+        check=leg.checked,
         progress=leg.progress.ticker,
         deadline=None,
     )
@@ -232,9 +292,9 @@ def _wake(leg: Leg, step: Step) -> dict[str, Any]:
     """Start the parked lane again under its own names, each service proven before the next."""
     if not isinstance(leg.wanted, Owed):
         raise AssertionError("only a rollback wakes a parked lane")
-    engine, swap = leg.station.engine, leg.journal.state.swap
+    engine = leg.station.engine
     target = tuple(
-        SeenService(service, find(engine, service, (parked_name(service.container_name, swap), service.container_name)))
+        SeenService(service, find(leg.station, service, known_names(leg.journal.state, service)))
         for service in leg.wanted.services
     )
     for seen in target:
@@ -248,7 +308,7 @@ def _wake(leg: Leg, step: Step) -> dict[str, Any]:
 def _gate(leg: Leg, step: Step) -> dict[str, Any]:
     from lanectl.actions.gates import Boot, require_pass, run_gate
 
-    boot = Boot(leg.station, leg.lane, leg.ids, leg.check, leg.progress)
+    boot = Boot(leg.station, leg.lane, leg.ids, leg.checked, leg.progress)
     return require_pass(step.name, run_gate(boot, step.service))
 
 
@@ -257,7 +317,7 @@ def _stable(leg: Leg, step: Step) -> dict[str, Any]:
     began = leg.station.clock.monotonic()
     first = {name: leg.container(name) for name in leg.ids}
     while leg.station.clock.monotonic() - began < leg.lane.stable_for_s:
-        leg.check()
+        leg.checked()
         leg.station.clock.sleep(STABLE_LOOK_EVERY_S)
         _stayed_up(leg, step, first)
     return {"seconds": leg.lane.stable_for_s}
@@ -270,7 +330,7 @@ def _measure(leg: Leg, step: Step) -> dict[str, Any]:
         raise AssertionError("a measurement needs a profile")
     before = {name: leg.container(name) for name in leg.ids}
     measured = measure_lane(
-        leg.station, leg.journal.state.swap, leg.lane, leg.profile, leg.reports, leg.check, leg.progress
+        leg.station, leg.journal.state.swap, leg.lane, leg.profile, leg.reports, leg.checked, leg.progress
     )
     _stayed_up(leg, step, before)
     return measured
@@ -319,17 +379,21 @@ def _promoted(leg: Leg) -> Owed:
     return owe(leg.lane, services, host=leg.station.site.client_host(), adopted=False)
 
 
-_EFFECTS: dict[Verb, Callable[[Leg, Step], Mapping[str, Any] | None]] = {
+_EFFECTS: dict[Verb, Effect] = {
     Verb.CREATE: _create,
     Verb.GUARD: _guard,
     Verb.DRAIN: _drain,
     Verb.PARK: _park,
+    Verb.STAND_BY: _stand_by,
     Verb.STOP: _stop,
+    Verb.UNWATCH: _unwatch,
     Verb.FREE: _free,
     Verb.PAGE_CACHE: _page_cache,
     Verb.START: _start,
     Verb.READY: _ready,
     Verb.WAKE: _wake,
+    Verb.ARM: _arm,
+    Verb.TIGHTEN: _tighten,
     Verb.GATE: _gate,
     Verb.STABLE: _stable,
     Verb.MEASURE: _measure,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lanectl.core.lane import Restart
-from lanectl.core.owed import OwedService, parked_name
+from lanectl.core.owed import OwedService
 from lanectl.ports import ContainerEngine
 
 
@@ -21,9 +21,9 @@ def hold(engine: ContainerEngine, service: OwedService) -> dict[str, Any]:
     return {"how": stopped.how, "seconds": round(stopped.seconds, 3), "exit_code": stopped.exit_code}
 
 
-def park(engine: ContainerEngine, ref: str, service: OwedService, swap: str) -> dict[str, Any]:
+def park(engine: ContainerEngine, ref: str, service: OwedService, name: str) -> dict[str, Any]:
     """Stop it and give it the name under which nothing starts it by accident. Repeating it is fine."""
     engine.set_restart(ref, Restart())
     stopped = engine.stop(ref, service.stop_grace_s)
-    engine.rename(ref, parked_name(service.container_name, swap))
+    engine.rename(ref, name)
     return {"how": stopped.how, "seconds": round(stopped.seconds, 3), "exit_code": stopped.exit_code}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from lanectl.actions.look import look, served
 from lanectl.actions.station import Station
+from lanectl.actions.watchdog import Watchdog
 from lanectl.core.container import Container, EngineInfo
 from lanectl.core.lane import Lane
 from lanectl.core.owed import Owed
@@ -24,7 +25,6 @@ FOREIGN_CONTROLLERS = ("sidecar_watchdog.py", "controller.py", "promote-v19", "s
 LOGIND = Path("/run/systemd/system")  # sd_booted(3)
 LOGIND_CONF = Path("/etc/systemd/logind.conf")
 LAST_SYSTEM_UID = 999  # logind never removes the IPC objects of system users (source: logind.conf(5), RemoveIPC)
-UNBUILT = "a watchdog is read and checked, and not enforced yet"
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def survey(
 
     `excused`: required gates that are being run by this very swap.
     """
-    early = [*_complete(lane), *_unsupported(lane)]
+    early = list(_complete(lane))
     try:
         engine = station.engine.info()
         containers = station.engine.containers()
@@ -85,12 +85,6 @@ def _problem(where: str, error: LaneError) -> Problem:
 def _complete(lane: Lane) -> Iterator[Problem]:
     for missing in lane.missing:
         yield Problem(missing.where, f"{missing.name} is not given", hint=missing.hint)
-
-
-def _unsupported(lane: Lane) -> Iterator[Problem]:
-    """A lane that asks for protection lanectl cannot give yet must not serve without it."""
-    if lane.watchdog is not None:
-        yield Problem(f"lane {lane.label}", "asks for a watchdog", hint=UNBUILT)
 
 
 def _engine_pinned(case: _Case) -> Iterator[Problem]:
@@ -380,4 +374,15 @@ def _keeps_ipc() -> bool:
     return bool(said) and said[-1] in ("no", "false", "0", "off")
 
 
-_WATCHES: tuple[Callable[[_Case], Iterator[Problem]], ...] = (_foreign_controllers, _remove_ipc)
+def _unarmed(case: _Case) -> Iterator[Problem]:
+    """Production that asks for a watchdog and has none that looks serves unprotected until it is stopped."""
+    if case.owed is None or case.owed.watchdog is None or case.from_dark:
+        return
+    seen = Watchdog.read(case.station.state, case.owed.server.container_id)
+    if seen is None or not seen.armed:
+        why = seen.why if seen is not None else "it was never armed"
+        hint = f"`lanectl watch {case.owed.label}` arms it"
+        yield Problem("watchdog", f"the watchdog of production does not look: {why}", hint=hint)
+
+
+_WATCHES: tuple[Callable[[_Case], Iterator[Problem]], ...] = (_foreign_controllers, _remove_ipc, _unarmed)

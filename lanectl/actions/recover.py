@@ -6,22 +6,24 @@ Callers on the Station: the guard, a person, the timer (`--if-needed`) and the b
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from lanectl.actions.observe import find
 from lanectl.actions.operation import Telling, conclude, locked
+from lanectl.actions.park import hold
 from lanectl.actions.progress import Progress
 from lanectl.actions.repair import repair_damaged
 from lanectl.actions.restore import restore
 from lanectl.actions.serve import bring_back
 from lanectl.actions.station import Station
 from lanectl.actions.unfinished import dark, open_swaps
+from lanectl.actions.watching import ensure as ensure_watched
 from lanectl.core.container import Status
 from lanectl.core.journal import Kind, SwapState
-from lanectl.core.owed import Production
+from lanectl.core.owed import Production, Tripped
 from lanectl.core.recovery import Act, owed_without_swap, retry_after
-from lanectl.errors import Busy, LaneError
+from lanectl.errors import Busy, ExitCode, LaneError
 from lanectl.store.audit import INTENT
 from lanectl.store.journal import Journal
 from lanectl.store.lock import Lock
@@ -65,10 +67,30 @@ def _recover(station: Station, lock: Lock, progress: Progress, if_needed: bool) 
     production = station.production()
     move = owed_without_swap(production, _runs(station, production))
     if move.act is Act.NOTHING:
+        _watch_over(station, production, progress)
         return Recovered(tuple(done), move.why)
     progress.note(move.why)
     report = bring_back(station, lock, progress, kind="recover", guarded=not if_needed)
     return Recovered((*done, (report.swap, report.outcome)))
+
+
+def _watch_over(station: Station, production: Production, progress: Progress) -> None:
+    """A lane that runs and whose watchdog died with its supervisor is watched again, or it must not serve.
+
+    Raise `LaneError` (exit 8) when it had to be stopped.
+    """
+    owed = production.owed
+    if owed is None:
+        return
+    try:
+        ensure_watched(station, owed)
+    except LaneError as error:
+        progress.note(f"{error.message}; stopping {owed.label}: nothing serves unwatched")
+        for service in reversed(owed.services):
+            hold(station.engine, service)
+        tripped = Tripped(station.clock.wall(), f"unwatched: {error.message}")
+        station.record_production(replace(production, tripped=tripped))
+        raise LaneError(f"{owed.label} was stopped: {error.message}", error.hint, ExitCode.TRIPPED) from error
 
 
 def _due(station: Station, state: SwapState) -> bool:
@@ -93,7 +115,7 @@ def _runs(station: Station, production: Production) -> bool:
     """True when every container of production runs; whether it answers is for `status` and the cron check to say."""
     if production.current is None:
         return False
-    found = (find(station.engine, service, (service.container_name,)) for service in production.current.services)
+    found = (find(station, service, (service.container_name,)) for service in production.current.services)
     return all(container is not None and container.status is Status.RUNNING for container in found)
 
 

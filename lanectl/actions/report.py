@@ -48,7 +48,9 @@ def report_of(station: Station, records: Sequence[Record], outcome: str, notices
     state = fold(records)
     owed = state.owed if state.armed else station.production().owed
     exit_code = ExitCode.OK
-    if state.interrupted:
+    if outcome == Outcome.TRIPPED:
+        exit_code = ExitCode.TRIPPED
+    elif state.interrupted:
         exit_code = ExitCode.INTERRUPTED
     elif outcome == Outcome.REFUSED:
         exit_code = ExitCode.REFUSED

@@ -7,7 +7,7 @@ anywhere, and taken up by somebody else.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lanectl.actions.bring_up import bring_up
@@ -17,12 +17,14 @@ from lanectl.actions.gone import wait_free
 from lanectl.actions.observe import observe
 from lanectl.actions.park import hold, park
 from lanectl.actions.progress import Progress
+from lanectl.actions.record import record_production
 from lanectl.actions.station import Station
 from lanectl.actions.steps import WayBack
+from lanectl.actions.watching import end, stand_by, trip_of
 from lanectl.core.container import Container
-from lanectl.core.journal import Kind
-from lanectl.core.owed import OwedService
-from lanectl.core.recovery import Act, Move, Observed, next_move
+from lanectl.core.journal import Kind, SwapState
+from lanectl.core.owed import Owed, OwedService
+from lanectl.core.recovery import Act, Move, Observed, next_move, resting_name
 from lanectl.core.swap import Phase, followers
 from lanectl.errors import CandidateFailed, Dark, EngineUnknown, LaneError, StillHeld, Unfinished, Unreachable
 from lanectl.store.journal import Journal
@@ -59,6 +61,8 @@ def restore(station: Station, journal: Journal, progress: Progress, *, recoverin
     back = WayBack(journal, station.log)
     walk = Walk()
     armed = journal.state.armed
+    if journal.state.committed:
+        _note_promotion(station, journal)
     if not armed and not any(record.kind is Kind.BEGIN for record in journal.records):
         # Nothing was made, so there is nothing to look for: the engine may be the very reason of the refusal.
         return close_swap(station, journal, back, Observed(), refused=True, recovering=recovering)
@@ -76,6 +80,15 @@ def restore(station: Station, journal: Journal, progress: Progress, *, recoverin
                 "run `lanectl recover` once the engine answers",
             ) from error
         raise _dark(station, journal, back, error) from error
+
+
+def _note_promotion(station: Station, journal: Journal) -> None:
+    """Record the promoted lane as production before it is proven again: should it not come back, a rollback goes to the
+    lane before it. That this fails stops no restore; it is recorded again at the end."""
+    try:
+        record_production(station, journal.state)
+    except LaneError as error:
+        station.log.error("promotion not recorded yet; the restore goes on", error=error.message)
 
 
 def _retrying(station: Station, progress: Progress, walk: Walk, patience_s: float, once: Callable[[], str]) -> str:
@@ -117,6 +130,7 @@ def _retrying(station: Station, progress: Progress, walk: Walk, patience_s: floa
 def _walk(station: Station, journal: Journal, back: WayBack, progress: Progress, walk: Walk, recovering: bool) -> str:
     for _ in range(MAX_MOVES):
         observed = observe(station, journal.state, released=walk.released, proven=walk.proven)
+        observed = replace(observed, tripped=_trip(station, journal.state))
         move = next_move(journal.state, observed)
         if move.act is Act.NOTHING:
             return journal.state.closed or ""
@@ -150,12 +164,24 @@ class _Scene:
 def _discard(scene: _Scene) -> None:
     scene.walk.released = False
     for container in scene.observed.strays:
+        stand_by(scene.station, container)
+    for container in scene.observed.strays:
         scene.progress.ticker(f"removing {container.name}")
         scene.back.run(
             f"discard:{container.name}",
             lambda container=container: discard(scene.station, scene.journal.state, container),  # type: ignore[misc]
             scene.walk.attempt,
         )
+    for container in scene.observed.strays:
+        end(scene.station, container)
+
+
+def _trip(station: Station, state: SwapState) -> str | None:
+    """Why the watchdog killed what is owed, None when it did not (or nothing is owed)."""
+    if state.owed is None or state.owed.watchdog is None:
+        return None
+    record = trip_of(station, state.owed.server.container_id)
+    return None if record is None else f"{record.rule}: {record.reason}"
 
 
 def _retire(scene: _Scene) -> None:
@@ -165,8 +191,10 @@ def _retire(scene: _Scene) -> None:
         if container is None:
             raise AssertionError("a rival is active")
 
+        stand_by(scene.station, container)
+
         def effect(ref: str = container.id, owed: OwedService = owed) -> dict[str, Any]:
-            return park(scene.station.engine, ref, owed, scene.journal.state.swap)
+            return park(scene.station.engine, ref, owed, resting_name(scene.journal.state, owed))
 
         scene.back.run(f"retire:{container.name}", effect, scene.walk.attempt)
 
@@ -189,7 +217,7 @@ def _release(scene: _Scene) -> None:
             scene.station,
             port=(owed.host, owed.port) if owed.server in down else None,
             memory=tuple(service.memory for service in down if service.memory),
-            shm=state.shm if not state.committed else (),
+            shm=_shm(state, owed, all_down=len(down) == len(owed.services)),
             unknown_is_free=True,
             progress=scene.progress,
         )
@@ -197,6 +225,12 @@ def _release(scene: _Scene) -> None:
     scene.back.run("released", effect, scene.walk.attempt)
     scene.walk.released = True
     _note_released(scene.journal, scene.back, scene.observed, scene.progress)
+
+
+def _shm(state: SwapState, owed: Owed, *, all_down: bool) -> tuple[str, ...]:
+    """The shared-memory files nobody uses now: the candidate's, and the target's own before its sidecar boots."""
+    candidate = () if state.committed else state.shm
+    return tuple(dict.fromkeys((*candidate, *(owed.shm if all_down else ()))))
 
 
 def _note_released(journal: Journal, back: WayBack, observed: Observed, progress: Progress) -> None:

@@ -14,6 +14,7 @@ from lanectl.actions.progress import Progress
 from lanectl.actions.report import SwapReport, report
 from lanectl.actions.station import Station
 from lanectl.actions.unfinished import stuck_swaps
+from lanectl.actions.watchdog import Watchdog
 from lanectl.core.journal import Kind
 from lanectl.core.owed import Owed
 from lanectl.core.plan import rollback_steps
@@ -58,6 +59,9 @@ def rollback(station: Station, progress: Progress, interrupts: Interrupts) -> Sw
             guest=guest,
             supersedes=[debt.swap for debt in debts],
         )
+        if guest.watchdog is not None:
+            # A person asks for this lane: an old trip of it is over.
+            Watchdog.clear_trip(station.state, guest.server.container_id)
         guard = Guard(station, swap_id)
         leg = Leg(
             station=station,

@@ -6,6 +6,7 @@ like a swap's.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from lanectl.actions.guard import Guard
@@ -15,6 +16,8 @@ from lanectl.actions.progress import Progress
 from lanectl.actions.report import SwapReport, report
 from lanectl.actions.station import Station
 from lanectl.actions.steps import WayBack
+from lanectl.actions.watchdog import Watchdog
+from lanectl.actions.watching import of_owed
 from lanectl.core.codec import to_json
 from lanectl.core.journal import Kind
 from lanectl.core.owed import Desired, Owed, Production
@@ -76,6 +79,8 @@ def _arm(station: Station, journal: Journal, guard: Guard | None, production: Pr
         journal.append(Kind.PHASE, Phase.PREFLIGHTED)
         if guard is not None:
             guard.start()
+        if production.tripped is not None and production.current is not None:
+            Watchdog.clear_trip(station.state, production.current.server.container_id)
         wanted = replace(production, desired=Desired.SERVING, tripped=None)
         if wanted != production:
             station.record_production(wanted)
@@ -89,6 +94,10 @@ def _arm(station: Station, journal: Journal, guard: Guard | None, production: Pr
 
 def _stop(station: Station, back: WayBack, owed: Owed, progress: Progress) -> None:
     """Stop what runs of it, server first. That a stop fails is met by the way back, which looks again."""
+    watchdog = of_owed(station, owed)
+    if watchdog is not None:
+        with suppress(LaneError):
+            watchdog.stand_by()
     for service in reversed(owed.services):
         progress.ticker(f"stopping {service.container_name}")
         try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from lanectl.core.container import CreateArgs
-from lanectl.core.owed import Production
+from lanectl.core.owed import Production, Tripped
 from lanectl.core.site import Site
 from lanectl.ports import Clock, ContainerEngine, Gpus, Jobs, Prober
 from lanectl.site.secrets import reveal, reveal_text
@@ -17,6 +17,7 @@ from lanectl.store import production as production_store
 from lanectl.store import recreate
 from lanectl.store.audit import Audit
 from lanectl.store.layout import StateDir
+from lanectl.store.watch import WatchFiles, watch_key
 
 
 class Logger(Protocol):
@@ -84,7 +85,13 @@ class Station:
     post_json: Callable[[str, str | None], dict[str, Any] | None] = lambda url, api_key: None
 
     def production(self) -> Production:
-        return production_store.load(self.state.production)
+        """Return what production is. A trip that its watchdog could not write there yet is in it too."""
+        recorded = production_store.load(self.state.production)
+        current = recorded.current
+        if current is None or current.watchdog is None or recorded.tripped is not None:
+            return recorded
+        trip = WatchFiles(self.state.watch / watch_key(current.server.container_id)).tripped()
+        return recorded if trip is None else replace(recorded, tripped=Tripped(trip.at, f"{trip.rule}: {trip.reason}"))
 
     def record_production(self, production: Production) -> None:
         production_store.save(self.state.production, production)

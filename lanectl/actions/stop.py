@@ -10,6 +10,7 @@ from lanectl.actions.park import hold
 from lanectl.actions.progress import Progress
 from lanectl.actions.station import Station
 from lanectl.actions.unfinished import refuse_unfinished
+from lanectl.actions.watching import of_owed
 from lanectl.core.owed import Desired
 from lanectl.errors import ExitCode, LaneError
 
@@ -37,9 +38,14 @@ def stop(station: Station, progress: Progress) -> StopReport:
         intend(station, "stop", {"lane": current.label, "argv": list(station.command)})
         if production.desired is not Desired.STOPPED:
             station.record_production(replace(production, desired=Desired.STOPPED))
+        watchdog = of_owed(station, current)
+        if watchdog is not None:
+            watchdog.stand_by()
         ended = {}
         for service in reversed(current.services):
             progress.ticker(f"stopping {service.container_name}, at most {service.stop_grace_s:g} s")
             ended[service.name] = hold(station.engine, service)
+        if watchdog is not None:
+            watchdog.end()
         conclude(station, "stop", {"lane": current.label, "ended": ended})
         return StopReport(current.label, ended)

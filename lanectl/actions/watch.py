@@ -29,7 +29,7 @@ from lanectl.store.watch import Order, Status, Wish
 # processor time (cold caches on a busy machine; 0.05 ms on an idle one) are 0.7 % of a core.
 LOOK_EVERY_S = 0.03
 SAY_EVERY_S = 0.5
-ORDERS_EVERY_S = 0.1
+ORDERS_EVERY_S = 0.05
 # An order is followed at once unless the engine has to say something first: 1 s between its answers, and some.
 ORDER_WITHIN_S = 5.0
 SUPERVISOR_AGAIN_S = 5.0  # between two tries to start another supervisor

@@ -54,11 +54,14 @@ class Supervisor:
         if said != WATCHING:
             _kill(pid)
             return ExitCode.FAILED
+        # The first words import the log itself, which takes 0.1 s: by now nobody waits, and later forks have it.
+        self._post.log.warning("watching", lane=self._post.spec.lane, watcher=pid, enforce=self._post.spec.enforce)
         return self._supervise(pid)
 
     def take_over(self, watcher_pid: int) -> ExitCode:
         """Supervise a watcher that lives already, in a dead supervisor's place."""
         _prepare()
+        self._post.log.warning("took over a watcher whose supervisor died", watcher=watcher_pid)
         return self._supervise(watcher_pid)
 
     def _supervise(self, pid: int) -> ExitCode:

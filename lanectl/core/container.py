@@ -11,6 +11,7 @@ from lanectl.core.lane import Restart
 
 # Labels on every container lanectl makes. Names are recorded before use, so a container made by a call whose
 # answer was lost is found by label.
+LABELS = "lanectl."  # what they all begin with
 LABEL_SWAP = "lanectl.swap"
 LABEL_LANE = "lanectl.lane"
 LABEL_ROLE = "lanectl.role"  # the service's name in its lane

@@ -16,7 +16,7 @@ from typing import Any
 
 from lanectl.core.codec import from_json, to_json
 from lanectl.core.owed import Owed
-from lanectl.core.swap import IllegalTransition, Phase, advance
+from lanectl.core.swap import IllegalTransition, Outcome, Phase, advance
 from lanectl.errors import ExitCode, LaneError
 
 FORMAT = 1
@@ -148,7 +148,8 @@ class Stuck:
 
 @dataclass(frozen=True, slots=True)
 class SwapState:
-    """The fold of a journal. `owed` is the restore target: old production, after `committed` the promoted lane.
+    """The fold of a journal. `owed` is the restore target: old production, after `committed` the promoted lane, and
+    `former` the lane that was production until then, whether it was owed or not.
 
     `left_at`: the step or phase at which the first `resumed` record found it. `pending`: a step that began and has no
     outcome. `failure`: what ended the forward leg; `stumbled`: a step of the way back that failed and is not done yet.
@@ -293,12 +294,13 @@ def _armed(state: SwapState, record: Record) -> SwapState:
 
 
 def _committed(state: SwapState, record: Record) -> SwapState:
+    former = record.data.get("former")
     return replace(
         state,
         phase=advance(state.phase, Phase.COMMITTED),
         committed=True,
         stopping=(),
-        former=state.owed,
+        former=from_json(Owed, former) if former else state.owed,
         owed=from_json(Owed, record.data["target"]),
     )
 
@@ -314,7 +316,10 @@ def _stuck(state: SwapState, record: Record) -> SwapState:
 
 
 def _closed(state: SwapState, record: Record) -> SwapState:
-    return replace(state, phase=advance(state.phase, Phase.CLOSED), closed=str(record.data["outcome"]), stuck=None)
+    outcome = str(record.data["outcome"])
+    # What another operation took over is over, wherever it stood.
+    phase = Phase.CLOSED if outcome == Outcome.SUPERSEDED else advance(state.phase, Phase.CLOSED)
+    return replace(state, phase=phase, closed=outcome, stuck=None)
 
 
 def _opened_again(state: SwapState, record: Record) -> SwapState:

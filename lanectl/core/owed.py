@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from lanectl.core.lane import Drain, Fact, GpuMemory, Lane, Ready, Restart, Service
+from lanectl.core.lane import Drain, Fact, GpuMemory, Lane, Ready, Restart, Service, Watchdog
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ class OwedService:
 class Owed:
     """A lane that is owed. `services` are in start order. `host`, `port`: where this machine reaches it.
 
-    `drain`: how it wants to be let finish before it is stopped.
+    `drain`: how it wants to be let finish before it is stopped. `watchdog`: what kills it rather than let it lie;
+    `fallback`: the lane that `on_trip: fallback` means.
     """
 
     lane: str
@@ -55,6 +56,8 @@ class Owed:
     services: tuple[OwedService, ...]
     shm: tuple[str, ...] = ()
     drain: Drain | None = None
+    watchdog: Watchdog | None = None
+    fallback: str | None = None
 
     @property
     def label(self) -> str:
@@ -149,4 +152,6 @@ def owe(lane: Lane, services: tuple[OwedService, ...], *, host: str, adopted: bo
         services=services,
         shm=lane.shm,
         drain=lane.drain,
+        watchdog=lane.watchdog,
+        fallback=lane.fallback,
     )

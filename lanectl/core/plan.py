@@ -21,12 +21,16 @@ class Verb(StrEnum):
     GUARD = "guard"
     DRAIN = "drain"
     PARK = "park"
+    STAND_BY = "stand-by"
     STOP = "stop"
+    UNWATCH = "unwatch"
     FREE = "free"
     PAGE_CACHE = "page-cache"
     START = "start"
     READY = "ready"
     WAKE = "wake"
+    ARM = "arm"
+    TIGHTEN = "tighten"
     GATE = "gate"
     STABLE = "stable"
     MEASURE = "measure"
@@ -84,7 +88,7 @@ def rollback_steps(owed: Owed | None, guest: Owed, swap: str) -> tuple[Step, ...
     steps = [_guard()]
     if owed is not None:
         steps += _stop_owed(owed, swap)
-    steps.append(Step(Phase.QUIESCED, Verb.FREE, "free", FREE_TEXT))
+    steps += _free(owed)
     text = f"start {guest.label} again, each service proven before the next"
     steps.append(Step(Phase.BOOTED, Verb.WAKE, "wake", text))
     return (*steps, Step(Phase.COMMITTED, Verb.COMMIT, "commit", f"from here on {guest.label} is owed"))
@@ -137,15 +141,26 @@ def _quiesce(lane: Lane, owed: Owed | None, wish: Wish) -> list[Step]:
             text = f"wait until idle for {owed.drain.idle_for_s:g} s, at most {owed.drain.deadline_s:g} s"
             steps.append(Step(phase, Verb.DRAIN, "drain", text))
         steps += _stop_owed(owed, wish.swap)
-    steps.append(Step(phase, Verb.FREE, "free", FREE_TEXT))
+    steps += _free(owed)
     if lane.drop_page_cache:
         steps.append(Step(phase, Verb.PAGE_CACHE, "page-cache", "drop the page cache"))
+    return steps
+
+
+def _free(leaving: Owed | None) -> list[Step]:
+    """What makes room is gone: only then is its watchdog let go of."""
+    steps = [Step(Phase.QUIESCED, Verb.FREE, "free", FREE_TEXT)]
+    if leaving is not None and leaving.watchdog is not None:
+        steps.append(Step(Phase.QUIESCED, Verb.UNWATCH, "unwatch", f"end the watchdog of {leaving.label}"))
     return steps
 
 
 def _stop_owed(owed: Owed, swap: str) -> list[Step]:
     """Renaming and the restart policy cost no service: they come before the stop, outside the dark time."""
     steps = []
+    if owed.watchdog is not None:
+        text = f"tell the watchdog of {owed.label} to stand by: a timeout still trips it, its own end does not"
+        steps.append(Step(Phase.QUIESCED, Verb.STAND_BY, "stand-by", text))
     for service in reversed(owed.services):
         parked = parked_name(service.container_name, swap)
         call = f"POST /containers/{service.container_id[:12]}/update, /rename?name={parked}"
@@ -165,6 +180,9 @@ def _boot(lane: Lane, wish: Wish) -> list[Step]:
     ready: list[Step] = []
     for service in lane.services:
         name = candidate_name(service.container_name, wish.swap)
+        if lane.watchdog is not None and service is lane.server:
+            text = f"arm the watchdog: {lane.watchdog.counters}, boot mode"
+            boot.append(Step(Phase.BOOTED, Verb.ARM, "arm", text))
         boot.append(
             Step(Phase.BOOTED, Verb.START, f"start:{service.name}", f"start {name}", _start(name), service.name)
         )
@@ -174,6 +192,9 @@ def _boot(lane: Lane, wish: Wish) -> list[Step]:
             boot.append(Step(Phase.BOOTED, Verb.READY, f"ready:{service.name}", await_it, "", service.name))
         else:
             ready.append(Step(Phase.READY, Verb.READY, f"ready:{service.name}", await_it, "", service.name))
+    if lane.watchdog is not None:
+        text = f"tighten the watchdog: a stall of {lane.watchdog.stall_s:g} s kills the lane ({lane.watchdog.mode})"
+        ready.append(Step(Phase.READY, Verb.TIGHTEN, "tighten", text))
     return boot + ready
 
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from lanectl.core.container import Container, Status
 from lanectl.core.journal import Stuck, SwapState
-from lanectl.core.owed import Owed, OwedService, Production, candidate_name, parked_name
+from lanectl.core.owed import Owed, OwedService, Production, parked_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,9 @@ class Observed:
 
     `strays`: containers of this swap that are not owed, in stop order (server first). `target`: the owed services in
     start order. `released`: port, memory and shared memory were proven free since the last stray left. `proven`: the
-    target answered a real request since it was last seen to run. `rivals`: containers of lanes that are parked, not
-    owed, and yet active, in stop order; they are stopped, never removed.
+    target answered a real request since it was last seen to run. `rivals`: containers of lanes that are not owed, and
+    yet run or have the name they serve under, in stop order; they are stopped and parked, never removed.
+    `tripped`: why the watchdog killed the target, None when it did not.
     """
 
     strays: tuple[Container, ...] = ()
@@ -37,6 +38,7 @@ class Observed:
     released: bool = False
     proven: bool = False
     rivals: tuple[SeenService, ...] = ()
+    tripped: str | None = None
 
 
 class Act(StrEnum):
@@ -80,6 +82,8 @@ def next_move(state: SwapState, observed: Observed) -> Move:
         return Move(Act.RETIRE, "a parked lane runs beside what is owed", names)
     if state.owed is None:
         return Move(Act.CLOSE, "the swap began dark and nothing is owed")
+    if observed.tripped is not None:
+        return Move(Act.CLOSE, f"{state.owed.label} tripped and is no restore target: {observed.tripped}")
     return _bring_back(state, state.owed, observed)
 
 
@@ -120,8 +124,15 @@ def known_names(state: SwapState, service: OwedService) -> tuple[str, ...]:
     return (
         service.container_name,
         parked_name(service.container_name, state.swap),
-        candidate_name(service.container_name, state.swap),
     )
+
+
+def resting_name(state: SwapState, service: OwedService) -> str:
+    """The name under which a service of a lane rests that is not owed. A lane that was woken for a rollback in vain
+    cannot get the name that the lane it was to replace was parked under: both may have one container name."""
+    parked = parked_name(service.container_name, state.swap)
+    woken = not state.committed and state.guest is not None and service in state.guest.services
+    return f"{parked}.again" if woken else parked
 
 
 class Owner(StrEnum):

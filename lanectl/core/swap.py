@@ -35,7 +35,7 @@ _FORWARD = {
     Phase.READY: {Phase.VERIFIED},
     Phase.VERIFIED: {Phase.MEASURED, Phase.COMMITTED},
     Phase.MEASURED: {Phase.COMMITTED},
-    Phase.COMMITTED: {Phase.RESTORED},
+    Phase.COMMITTED: {Phase.RESTORED, Phase.CLOSED},
     Phase.RELEASED: {Phase.RESTORED, Phase.CLOSED},
     Phase.RESTORED: {Phase.CLOSED},
     Phase.CLOSED: set(),
@@ -72,10 +72,12 @@ class Outcome(StrEnum):
     PROVEN = "proven"  # a swap without --measure and without --keep: booted, proven, and production restored
     PROMOTED = "promoted"
     STARTED = "started"  # start, restart, or a recovery after a reboot
+    SUPERSEDED = "superseded"  # its restore gave up, and a later command took over what it owed
     REFUSED = "refused"
     FAILED = "failed"
     RECOVERED = "recovered"
     INTERRUPTED = "interrupted"
+    TRIPPED = "tripped"  # the watchdog killed what was owed: nothing serves until a person says so
 
 
 def outcome_text(outcome: Outcome, step: str = "") -> str:

@@ -72,10 +72,6 @@ REASONS: dict[str, tuple[Callable[[FakeSite], object], tuple[str, ...]]] = {
         lambda site: _map(site, "[]", f"m.json: {{sha256: {OTHER_SUM}}}"),
         ("m.json", OTHER_SUM, "has sha256"),
     ),
-    "a watchdog, which is not enforced yet": (
-        lambda site: site.lane("cand", more={"watchdog": {"counters": "/dev/shm/x", "stall": "2s", "mode": "enforce"}}),
-        ("watchdog",),
-    ),
     "a required gate that was not run": (
         lambda site: _map(site, "[]", "m.json: {sha256: " + SUM + "}", {"requires": ["map-cosine"]}),
         ("gate map-cosine was not run", "lanectl gate cand map-cosine"),

@@ -1,0 +1,97 @@
+"""Watchdogs in the work of swaps: who has one, and what a trip means for whoever is at work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from lanectl.actions.station import Station
+from lanectl.actions.watchdog import Guarded, Watchdog
+from lanectl.core.container import Container
+from lanectl.core.lane import Lane
+from lanectl.core.lane import Watchdog as Policy
+from lanectl.core.owed import Owed
+from lanectl.errors import LaneError
+from lanectl.store.watch import TripRecord, WatchFiles, watch_key
+
+FALLBACK = "fallback"
+# A trip is recorded within milliseconds of its kills; whoever sees the container end may look a little earlier.
+RECORDED_WITHIN_S = 0.5
+LOOK_EVERY_S = 0.01
+
+
+def of_owed(station: Station, owed: Owed, ids: Mapping[str, str] | None = None) -> Watchdog | None:
+    """Return the watchdog of an owed lane, None when it asks for none. `ids`: its containers as they are now."""
+    if owed.watchdog is None:
+        return None
+    services = tuple((one.name, (ids or {}).get(one.name, one.container_id)) for one in owed.services)
+    fallback = fallback_of(owed.watchdog, owed.fallback)
+    return Watchdog(station, Guarded(owed.label, owed.watchdog, services, owed.server.name, fallback=fallback))
+
+
+def of_candidate(station: Station, lane: Lane, ids: Mapping[str, str], swap: str, *, keep: bool) -> Watchdog | None:
+    """Return the watchdog of a candidate, None when its lane asks for none.
+
+    A fallback is the standing order for a lane that serves: a candidate that is not kept is followed by production.
+    """
+    if lane.watchdog is None:
+        return None
+    services = tuple((service.name, ids[service.name]) for service in lane.services)
+    fallback = fallback_of(lane.watchdog, lane.fallback) if keep else None
+    return Watchdog(station, Guarded(lane.label, lane.watchdog, services, lane.server.name, swap, fallback))
+
+
+def fallback_of(policy: Policy, fallback: str | None) -> str | None:
+    return fallback if policy.on_trip == FALLBACK else None
+
+
+def found(station: Station, container: Container) -> Watchdog | None:
+    """Return the watchdog that was armed for this server container, None when there never was one."""
+    spec = WatchFiles(station.state.watch / watch_key(container.id)).spec()
+    if spec is None:
+        return None
+    policy = Policy(spec.counters, spec.stall_s, "enforce" if spec.enforce else "observe", "dark")
+    services = tuple((service.name, service.container_id) for service in reversed(spec.services))
+    return Watchdog(station, Guarded(spec.lane, policy, services, spec.services[0].name, spec.swap, spec.fallback))
+
+
+def trip_of(station: Station, server_id: str) -> TripRecord | None:
+    """Return why the lane of this server container was killed, None when it was not. Raise `LaneError`."""
+    return Watchdog.tripped(station.state, server_id)
+
+
+def trip_soon(station: Station, server_id: str) -> TripRecord | None:
+    """As `trip_of`, for somebody who has just seen the lane fail: its record may be a moment late."""
+    deadline = station.clock.monotonic() + RECORDED_WITHIN_S
+    while True:
+        record = trip_of(station, server_id)
+        if record is not None or station.clock.monotonic() > deadline:
+            return record
+        station.clock.sleep(LOOK_EVERY_S)
+
+
+def stand_by(station: Station, container: Container) -> None:
+    """Tell the watchdog of a container that is about to be stopped. That it cannot be told stops no restore."""
+    with suppress(LaneError):
+        watchdog = found(station, container)
+        if watchdog is not None:
+            watchdog.stand_by()
+
+
+def end(station: Station, container: Container) -> None:
+    """Let go of the watchdog of a container that is proven gone. That it cannot be told stops no restore."""
+    with suppress(LaneError):
+        watchdog = found(station, container)
+        if watchdog is not None:
+            watchdog.end()
+
+
+def ensure(station: Station, owed: Owed) -> None:
+    """See to it that a serving lane that asks for a watchdog has one that looks. Raise `LaneError` if not."""
+    watchdog = of_owed(station, owed)
+    if watchdog is None:
+        return
+    seen = Watchdog.read(station.state, owed.server.container_id)
+    if seen is None or not (seen.armed or seen.tripped):
+        watchdog.arm()
+        watchdog.tighten()
