@@ -63,9 +63,11 @@ class DockerApi:
         what: str,
         params: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
-        read_s: float = ACT_S,
+        read_s: float | None = None,
     ) -> Answer:
-        """Make one change and return the answer: status 304 says that it was so already."""
+        """Make one change and return the answer: status 304 says that it was so already. It is waited for `read_s`
+        seconds, by default ACT_S."""
+        read_s = ACT_S if read_s is None else read_s
         return self._answer(method, self._prefix + path, what=what, read_s=read_s, params=params, body=body)
 
     def stream(self, path: str, *, what: str, params: Mapping[str, Any]) -> ByteStream:

@@ -1,0 +1,63 @@
+"""Every call that a swap makes to a real Docker daemon, spoiled one at a time, in every way: what is owed is back.
+
+`make test` takes a sample, another one every day: its seed is in the tests' names, and LANECTL_FAULT_SEED=SEED repeats
+it. `make test-full` takes all.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.support.api_faults import FAULTS
+from tests.support.docker_engine import DockerEngine
+from tests.support.engine_daemon import Daemon
+from tests.support.fault_site import FaultSite
+from tests.support.proving import SCENARIOS
+
+SAMPLE = 60
+SEED = int(os.environ.get("LANECTL_FAULT_SEED") or f"{datetime.now(UTC):%Y%m%d}")
+AT_LEAST = 40  # calls that any of these swaps makes
+
+
+@pytest.fixture(scope="module")
+def faults(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultSite]:
+    """A site on a daemon beside the one of the other tests; only where the tests could start that one themselves."""
+    if not docker_engine.private:
+        pytest.skip(f"{docker_engine.source} is not ours to start another engine beside")
+    folder = tmp_path_factory.mktemp("faults")
+    daemon = Daemon(folder / "daemon", "faults").start()
+    try:
+        site = FaultSite(folder / "proxy", daemon)
+        try:
+            yield site
+        finally:
+            site.close()
+    finally:
+        daemon.stop()
+
+
+@pytest.mark.parametrize("index", range(SAMPLE), ids=[f"seed-{SEED}-{index}" for index in range(SAMPLE)])
+def test_a_spoiled_call_of_a_swap_is_survived(faults: FaultSite, index: int) -> None:
+    case = random.Random(SEED).sample(faults.cases, SAMPLE)[index]
+    print(case)
+    faults.prove(case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_call_of_a_swap_may_be_spoiled(faults: FaultSite, scenario: str, fault: str) -> None:
+    cases = [case for case in faults.cases if (case.scenario, case.fault) == (scenario, fault)]
+    assert len(cases) >= AT_LEAST, cases
+    failed = {}
+    for case in cases:
+        try:
+            faults.prove(case)
+        except AssertionError as error:
+            failed[str(case)] = str(error)
+    assert not failed, failed
