@@ -6,9 +6,10 @@ old lane does not come up, what was production is brought back (unless it trippe
 
 from __future__ import annotations
 
-from lanectl.actions.forward import Leg, run_forward
+from lanectl.actions.forward import run_forward
 from lanectl.actions.guard import Guard
 from lanectl.actions.interrupts import Interrupts
+from lanectl.actions.leg import Leg
 from lanectl.actions.operation import Telling, come_back, intend, locked, note_failure, open_journal
 from lanectl.actions.progress import Progress
 from lanectl.actions.report import SwapReport, report

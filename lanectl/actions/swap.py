@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lanectl.actions.creates import create_all
-from lanectl.actions.forward import Leg, run_forward
+from lanectl.actions.forward import run_forward
 from lanectl.actions.guard import Guard
 from lanectl.actions.interrupts import Interrupts
+from lanectl.actions.leg import Leg
 from lanectl.actions.operation import Telling, come_back, intend, locked, note_failure, open_journal
 from lanectl.actions.preflight import Survey, survey
 from lanectl.actions.progress import Progress
