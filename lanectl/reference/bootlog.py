@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Protocol
 
 _GIB = 1024**3
 _STDOUT = 1  # the descriptor: what the server logs goes out unbuffered
+
+
+class EngineLog(Protocol):
+    """Where the engine's lines go."""
+
+    def engine(self, message: str) -> None:
+        """A line of the engine's, as vLLM's logger writes it."""
+
+    def line(self, text: str) -> None:
+        """A line as it is."""
 
 
 class Log:

@@ -9,7 +9,20 @@ import socket
 import time
 from collections.abc import Callable
 
-from lanectl.reference.messages import Abort, BootLine, Ready, Refused, StepReport, Submit, Unpacker, packed
+from lanectl.reference.bootlog import EngineLog
+from lanectl.reference.messages import (
+    Abort,
+    Audit,
+    AuditReport,
+    BootLine,
+    PlainLine,
+    Ready,
+    Refused,
+    StepReport,
+    Submit,
+    Unpacker,
+    packed,
+)
 
 _LOOK_EVERY_S = 0.002  # how often the end of the engine's process is looked for
 
@@ -17,15 +30,16 @@ _LOOK_EVERY_S = 0.002  # how often the end of the engine's process is looked for
 class EngineClient(asyncio.Protocol):
     """Talks to the engine's process. Nothing here ever waits for it: a hung engine hangs nobody else."""
 
-    def __init__(self, process: int, channel: socket.socket, say: Callable[[str], None]) -> None:
-        """Given the engine's process id, the socket to it, and who writes its boot lines."""
+    def __init__(self, process: int, channel: socket.socket, log: EngineLog) -> None:
+        """Given the engine's process id, the socket to it, and who writes its lines."""
         self._process = process
         self._channel = channel
-        self._say = say
+        self._log = log
         self._unpacker = Unpacker()
         self._transport: asyncio.WriteTransport | None = None
         self.ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
         self.deliver: Callable[[StepReport], None] = lambda _: None
+        self.audited: Callable[[AuditReport], None] = lambda _: None
         self.died: Callable[[], None] = lambda: None
 
     @property
@@ -45,6 +59,10 @@ class EngineClient(asyncio.Protocol):
     def abort(self, abort: Abort) -> None:
         """Given whom to forget, have it taken out between two steps."""
         self._send(packed(abort))
+
+    def audit(self, audit: Audit) -> None:
+        """Given its number, have the byte audit run between two steps."""
+        self._send(packed(audit))
 
     def stop(self, within_s: float) -> None:
         """End the engine's process: it ends by itself once it sees the closed socket, else it is killed."""
@@ -68,7 +86,11 @@ class EngineClient(asyncio.Protocol):
             if isinstance(message, StepReport):
                 self.deliver(message)
             elif isinstance(message, BootLine):
-                self._say(message.text)
+                self._log.engine(message.text)
+            elif isinstance(message, PlainLine):
+                self._log.line(message.text)
+            elif isinstance(message, AuditReport):
+                self.audited(message)
             elif isinstance(message, Ready):
                 self.ready.set_result(message)
             elif isinstance(message, Refused):

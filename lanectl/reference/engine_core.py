@@ -13,10 +13,26 @@ import select
 import signal
 import socket
 import sys
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from lanectl.reference.faults import Faults, StepFaults
-from lanectl.reference.messages import Abort, BootLine, Ready, Refused, StepReport, Submit, Unpacker, packed
+from lanectl.reference.messages import (
+    Abort,
+    Audit,
+    AuditReport,
+    BootLine,
+    PlainLine,
+    Ready,
+    Refused,
+    StepReport,
+    Submit,
+    Unpacker,
+    packed,
+)
+
+if TYPE_CHECKING:
+    from lanectl.reference.scheduler import Scheduler
+    from lanectl.reference.upkeep import Upkeep
 
 _READ_SIZE = 1 << 20  # bytes; a long prompt in one read
 _PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -27,7 +43,8 @@ class EngineCore:
 
     def __init__(self, channel: socket.socket, faults: Faults) -> None:
         self._channel = channel
-        self._faults = StepFaults(faults)
+        self._faults = faults
+        self._step_faults = StepFaults(faults)
         self._unpacker = Unpacker()
         self._waits = select.poll()
         self._waits.register(channel, select.POLLIN)
@@ -36,35 +53,56 @@ class EngineCore:
         """Given the settings, boot, then step while there is work, until the server's end is closed."""
         # One thread for the matrix products: they are far too small to share. Must be set before numpy is loaded.
         os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
-        from lanectl.reference.boot import BootError, make_scheduler
+        from lanectl.reference.boot import BootError, boot_engine
+        from lanectl.reference.upkeep import Upkeep
 
         try:
-            scheduler, cache_config = make_scheduler(settings, lambda line: self._send(BootLine(line)))
+            booted = boot_engine(settings, self, self._faults)
         except BootError as problem:
             self._send(Refused(str(problem)))
             return
-        self._send(Ready(cache_config))
+        self._send(Ready(booted.cache_config))
+        upkeep = Upkeep(booted, self)
+        try:
+            self._step_for_ever(booted.scheduler, upkeep)
+        finally:
+            upkeep.close()
+
+    def engine(self, message: str) -> None:
+        """A line for the log, as vLLM's logger writes it."""
+        self._send(BootLine(message))
+
+    def line(self, text: str) -> None:
+        """A line for the log as it is."""
+        self._send(PlainLine(text))
+
+    def _step_for_ever(self, scheduler: Scheduler, upkeep: Upkeep) -> NoReturn:
         while True:
-            for message in self._messages(wait=not scheduler.busy):
+            messages = self._messages(0 if scheduler.busy else upkeep.wait_ms())
+            for message in messages:
                 if isinstance(message, Submit):
-                    self._faults.submitted += 1
+                    self._step_faults.submitted += 1
                     scheduler.submit(message)
                 elif isinstance(message, Abort):
                     scheduler.abort(message)
-            self._faults.before_step()
-            self._send(scheduler.step())
+                elif isinstance(message, Audit):
+                    self._send(upkeep.audit(message.number))
+            if messages or scheduler.busy:
+                self._step_faults.before_step()
+                self._send(scheduler.step())
+            upkeep.look()
 
-    def _messages(self, wait: bool) -> list[Any]:
-        """What the server sent. With `wait`, wait for something. Raise SystemExit once the server is gone."""
+    def _messages(self, wait_ms: int | None) -> list[Any]:
+        """What the server sent. Wait so long for something, None for ever. Raise SystemExit once the server is gone."""
         messages: list[Any] = []
-        while self._waits.poll(None if wait and not messages else 0):
+        while self._waits.poll(0 if messages else wait_ms):
             data = self._channel.recv(_READ_SIZE)
             if not data:
                 raise SystemExit(0)
             messages += self._unpacker.feed(data)
         return messages
 
-    def _send(self, message: BootLine | Refused | Ready | StepReport) -> None:
+    def _send(self, message: BootLine | PlainLine | Refused | Ready | StepReport | AuditReport) -> None:
         try:
             self._channel.sendall(packed(message))
         except OSError:

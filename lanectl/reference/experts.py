@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from lanectl.reference.weights import Floats, Shape, make_expert
 
+_MIB = 1024**2
+
 Ids = NDArray[np.intp]
 Runs = list[tuple[int, int, int]]
 Matrices = tuple[Floats, Floats]  # an expert's up and down
@@ -29,9 +31,19 @@ class Store:
         self.down: Floats = np.empty((layers, count, shape.expert_hidden, shape.hidden), np.float32)
 
     @property
+    def count(self) -> int:
+        """Experts of a layer it has room for."""
+        return int(self.up.shape[1])
+
+    @property
     def nbytes(self) -> int:
         """Bytes it takes."""
         return self.up.nbytes + self.down.nbytes
+
+    @property
+    def size(self) -> str:
+        """The same for people."""
+        return f"{self.nbytes / _MIB:.2f} MiB"
 
     def at(self, layer: int, slot: int) -> Matrices:
         """The two matrices kept at a place, to be read or written."""
@@ -54,6 +66,7 @@ class Experts:
         self._at: list[list[Matrices | None]] = [[None] * shape.experts for _ in range(shape.layers)]
         for layer, experts in enumerate(hot):
             self._fill(self._fast, layer, experts, seed)
+        self.moved: list[set[int]] = [set() for _ in range(shape.layers)]  # experts that ever changed places
 
     def _fill(self, store: Store, layer: int, experts: Sequence[int], seed: int) -> None:
         """Make a layer's experts into a store, in order, and have them found there."""
@@ -64,12 +77,21 @@ class Experts:
     @property
     def resident(self) -> int:
         """Experts of a layer that are in fast memory."""
-        return int(self._fast.up.shape[1])
+        return self._fast.count
 
     @property
     def nbytes(self) -> int:
         """Bytes of fast memory the experts take."""
         return self._fast.nbytes
+
+    @property
+    def places(self) -> str:
+        """Where the experts are, for people."""
+        return f"{self._fast.count} hot in fast memory, {self._fast.size}"
+
+    def home(self, layer: int, expert: int) -> Matrices | None:
+        """The matrices of an expert where it lives, None if that is not in this process."""
+        return self._at[layer][expert]
 
     def run(self, layer: int, x: Floats, picked: Ids, weights: Floats) -> Floats:
         """Given the rows x (rows, hidden), the expert ids each row picked (rows, k; ascending) and their weights
@@ -78,9 +100,13 @@ class Experts:
         product of its own, of one fixed shape."""
         k = picked.shape[1]
         order, runs = sorted_runs(picked.ravel())
+        self._ready(layer, runs)
         outputs = np.empty((picked.size, self._shape.hidden), np.float32)
         outputs[order] = products(x[order // k], runs, self._at[layer])
         return summed(weights, outputs)
+
+    def _ready(self, layer: int, runs: Runs) -> None:
+        """Called before a layer runs the experts it picked."""
 
 
 def sorted_runs(ids: Ids) -> tuple[Ids, Runs]:

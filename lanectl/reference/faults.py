@@ -64,6 +64,7 @@ KINDS = {
     "peer-exit": Kind("N", "1000", "sidecar: it ends, with code 1, in its Nth call"),
     "peer-freeze": Kind("N", "1000", "sidecar: it stands still in its Nth call, until SIGCONT"),
     "peer-wrong": Kind("FACTOR", "0.1", "sidecar: outputs are off by FACTOR times their size"),
+    "corrupt-move": Kind("N", "1", "the expert that becomes hot in the Nth swap of adaptive residency loses a bit"),
     "damaged-expert": Kind("", "", "sidecar: one expert is wrong, so that the self test fails"),
 }
 

@@ -50,8 +50,31 @@ class Abort(NamedTuple):
     reason: str
 
 
+class Audit(NamedTuple):
+    """To the engine: run the byte audit. Its number is used once, and by no request."""
+
+    number: int
+
+
+class AuditReport(NamedTuple):
+    """From the engine: what the audit of that number found; `mismatched` as (layer, expert)."""
+
+    number: int
+    checked: int
+    mismatched: list[tuple[int, int]]
+    moved: int
+    elsewhere: int
+    swaps: int
+
+
 class BootLine(NamedTuple):
-    """From the engine: a line for the boot log."""
+    """From the engine: a line for the boot log, as vLLM's logger writes it."""
+
+    text: str
+
+
+class PlainLine(NamedTuple):
+    """From the engine: a line for the log as it is, as the published hooks print theirs."""
 
     text: str
 
@@ -96,6 +119,7 @@ class StepReport(NamedTuple):
     waiting: int
     cache_use: float  # 0 … 1
     stepped: bool  # False when there was nothing to compute
+    swaps: int  # experts that changed places with others since the boot
 
 
 def packed(message: tuple[Any, ...]) -> bytes:

@@ -86,6 +86,7 @@ class Metrics:
         self._gauges = dict.fromkeys(_GAUGES, 0.0)
         self._histograms = {name: _Histogram(bounds) for name, (_, bounds) in _HISTOGRAMS.items()}
         self._finished = dict.fromkeys(_FINISHED, 0)
+        self._swaps = 0
         self._requests: dict[int, _Request] = {}  # by number, every one that is not finished
 
     def arrived(self, submit: Submit, at: float) -> None:
@@ -97,6 +98,7 @@ class Metrics:
         self._gauges["num_requests_running"] = report.running
         self._gauges["num_requests_waiting"] = report.waiting
         self._gauges["kv_cache_usage_perc"] = report.cache_use
+        self._swaps = report.swaps
         for admission in report.admissions:
             request = self._requests[admission.number]
             request.admitted, request.cached_tokens = admission.at, admission.cached_tokens
@@ -164,6 +166,8 @@ class Metrics:
         for name, (help_text, _) in _HISTOGRAMS.items():
             yield from _head(f"vllm:{name}", "histogram", help_text)
             yield from self._histogram_lines(name)
+        yield from _head("reference:residency_swaps_total", "counter", "Experts swapped into fast memory for others.")
+        yield f"reference:residency_swaps_total{{{self._labels}}} {float(self._swaps)}"
         yield from _head("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig.")
         config = ",".join(f'{name}="{_escaped(value)}"' for name, value in self._cache_config.items())
         yield f"vllm:cache_config_info{{{self._labels},{config}}} 1.0"

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from lanectl.reference.experts import Experts
 from lanectl.reference.kv import KvCache
+from lanectl.reference.tally import Tally
 from lanectl.reference.weights import Floats, Shape, Weights
 
 _EPSILON = 1e-6  # keeps the norm of a zero row finite
@@ -37,11 +38,15 @@ class Model:
     """A decoder of RMS-normed layers, each with rotary attention (one key/value head) and routed experts side by
     side: both read the layer's input, and both are added to it."""
 
-    def __init__(self, shape: Shape, weights: Weights, experts: Experts, head_bias: Floats) -> None:
+    def __init__(
+        self, shape: Shape, weights: Weights, experts: Experts, head_bias: Floats, tally: Tally | None = None
+    ) -> None:
+        """`tally`, if given, counts what the router picks."""
         self._shape = shape
         self._weights = weights
         self._experts = experts
         self._head_bias = head_bias
+        self._tally = tally
         self._router_at = (shape.heads + 2) * shape.head_dim
         self._rotation = _rotation(len(weights.positions), shape.head_dim)
 
@@ -54,6 +59,8 @@ class Model:
             normed = _normed(x)
             mixed = _times(normed, layer.into)
             picked, gate = self._route(mixed[:, self._router_at :])
+            if self._tally is not None:
+                self._tally.add(number, picked)
             attended = self._attend(number, mixed, rows, rotation, cache)
             x += self._experts.run(number, normed, picked, gate)
             x += _times(attended, layer.out)

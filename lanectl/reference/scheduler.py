@@ -15,6 +15,7 @@ import numpy as np
 from lanectl.reference.kv import BLOCK_SIZE, KvCache, block_keys
 from lanectl.reference.messages import Abort, Admission, Output, StepReport, Submit
 from lanectl.reference.model import Model, Rows
+from lanectl.reference.residency import Residency
 from lanectl.reference.sampling import Sampler
 from lanectl.reference.tokenizer import END
 from lanectl.reference.weights import Floats
@@ -45,11 +46,14 @@ _Chunk = tuple[_Request, int, int]  # a request, the first position to compute, 
 class Scheduler:
     """Owns the requests, the cache and the model."""
 
-    def __init__(self, model: Model, cache: KvCache, max_num_seqs: int, token_budget: int) -> None:
+    def __init__(
+        self, model: Model, cache: KvCache, max_num_seqs: int, token_budget: int, residency: Residency | None = None
+    ) -> None:
         self._model = model
         self._cache = cache
         self._max_num_seqs = max_num_seqs
         self._budget = token_budget
+        self._residency = residency
         self._waiting: deque[_Request] = deque()
         self._running: list[_Request] = []
         self._aborted: list[Abort] = []
@@ -75,6 +79,8 @@ class Scheduler:
 
     def step(self) -> StepReport:
         """Admit, compute one step, and return what came of it."""
+        if self._residency is not None:
+            self._residency.settle()
         admissions = self._admit()
         chunks = self._plan()
         outputs = self._choose(*self._compute(chunks)) if chunks else []
@@ -89,6 +95,7 @@ class Scheduler:
             waiting=len(self._waiting),
             cache_use=self._cache.used_blocks / self._cache.blocks,
             stepped=bool(chunks),
+            swaps=self._residency.swaps if self._residency is not None else 0,
         )
 
     def _admit(self) -> list[Admission]:

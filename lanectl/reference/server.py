@@ -12,8 +12,8 @@ from typing import NoReturn
 
 from lanectl.reference.engine_core import start_engine
 from lanectl.reference.faults import KINDS, VARIABLE, Faults, FaultyLog, hold_port, ignore_sigterm
-from lanectl.reference.peer_words import DEFAULT_PATH, PATH_VARIABLE
-from lanectl.reference.placements import PLACEMENTS
+from lanectl.reference.options import add_model_options, count, factor, port
+from lanectl.reference.placements import HYSTERESIS, PLACEMENTS
 
 
 def parser() -> argparse.ArgumentParser:
@@ -22,32 +22,29 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m lanectl.reference.server",
         description="A small, true mixture-of-experts language model server with the API, metrics and log of vLLM.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"faults (also in the environment, as {VARIABLE}='KIND[=VALUE] KIND[=VALUE]'):\n{_kinds()}",
+        epilog=f"placements:\n{_placements()}\n\n"
+        f"faults (also in the environment, as {VARIABLE}='KIND[=VALUE] KIND[=VALUE]'):\n{_kinds()}",
     )
     options.add_argument("--host", default="127.0.0.1")
-    options.add_argument("--port", type=_port, default=8000)
+    options.add_argument("--port", type=port, default=8000)
     options.add_argument("--served-model-name", nargs="+", default=["reference"], metavar="NAME")
-    options.add_argument("--seed", type=_seed, metavar="N", default=0, help="the weights are made from it")
-    options.add_argument("--shape", choices=["tiny", "small"], default="small", help="the size of the model")
-    options.add_argument("--rowmap", metavar="FILE", help="expert map; without one all experts are hot")
-    options.add_argument(
-        "--placement", choices=PLACEMENTS, default=PLACEMENTS[0], help="where the map's cold experts are"
-    )
-    options.add_argument(
-        "--shm",
-        metavar="PATH",
-        default=os.environ.get(PATH_VARIABLE, DEFAULT_PATH),
-        help=f"the sidecar's file (or ${PATH_VARIABLE})",
-    )
-    options.add_argument("--max-model-len", type=_count, default=4096, metavar="N", help="longest context, in tokens")
-    options.add_argument("--max-num-seqs", type=_count, default=64, metavar="N", help="requests that run at a time")
-    options.add_argument("--max-num-batched-tokens", type=_count, default=256, metavar="N", help="rows of one step")
-    options.add_argument("--kv-cache-memory-bytes", type=_count, default=128 * 1024**2, metavar="N")
+    add_model_options(options)
+    options.add_argument("--placement", choices=PLACEMENTS, default="resident", help="where the map's cold experts are")
+    options.add_argument("--hysteresis", type=factor, metavar="X", default=HYSTERESIS, help="of adaptive residency")
+    options.add_argument("--max-model-len", type=count, default=4096, metavar="N", help="longest context, in tokens")
+    options.add_argument("--max-num-seqs", type=count, default=64, metavar="N", help="requests that run at a time")
+    options.add_argument("--max-num-batched-tokens", type=count, default=256, metavar="N", help="rows of one step")
+    options.add_argument("--kv-cache-memory-bytes", type=count, default=128 * 1024**2, metavar="N")
     options.add_argument("--device-word", default="GPU", help="what the boot log calls the place of the KV cache")
     options.add_argument("--api-key", nargs="+", default=[], metavar="KEY", help="/v1/* needs one of them as bearer")
     options.add_argument("--disable-access-log", action="store_true", help="no log line for each request")
     options.add_argument("--fault", action="append", default=[], metavar="KIND[=VALUE]", help="misbehave; repeatable")
     return options
+
+
+def _placements() -> str:
+    """The table of the placements, one a line."""
+    return "\n".join(f"  {name:24} {what}" for name, what in PLACEMENTS.items())
 
 
 def _kinds() -> str:
@@ -95,27 +92,6 @@ def _bound(host: str, port: int) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.bind(address)
     return bound
-
-
-def _port(text: str) -> int:
-    value = int(text)
-    if not 0 <= value <= 65535:
-        raise argparse.ArgumentTypeError("must be 0 (any free one) to 65535")
-    return value
-
-
-def _seed(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError("must not be negative")
-    return value
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from lanectl.reference.events import EventStream
 from lanectl.reference.fields import ApiError
 from lanectl.reference.generation import Generation
 from lanectl.reference.http import Exchange
-from lanectl.reference.messages import Abort, StepReport
+from lanectl.reference.messages import Abort, Audit, AuditReport, StepReport
 from lanectl.reference.metrics import Metrics
 from lanectl.reference.shapes import Payload, Shapes, encoded
 from lanectl.reference.tokenizer import Tokenizer
@@ -56,6 +56,7 @@ class Service:
         self._engine: EngineClient | None = None
         self._numbers = itertools.count(1)
         self._generations: dict[int, Generation] = {}  # by their requests' numbers
+        self._audits: dict[int, Exchange] = {}  # who waits for the byte audit of that number
         self._simple: dict[str, Callable[[Exchange], None]] = {
             "/health": self._health,
             "/ping": self._health,
@@ -68,6 +69,7 @@ class Service:
         """Given the booted engine, hand generations to it."""
         self._engine = engine
         engine.deliver = self.deliver
+        engine.audited = self._audited
 
     def handle(self, exchange: Exchange) -> None:
         """Answer one request."""
@@ -78,6 +80,9 @@ class Service:
             elif request.path in _GENERATING:
                 _require(exchange, "POST")
                 self._generate(exchange, chat=_GENERATING[request.path])
+            elif request.path == "/audit":
+                _require(exchange, "POST")
+                self._audit(exchange)
             elif request.path in self._simple:
                 _require(exchange, "GET")
                 self._simple[request.path](exchange)
@@ -101,12 +106,38 @@ class Service:
         for generation in list(self._generations.values()):
             generation.fail(_DEAD.payload())
         self._generations.clear()
+        for exchange in self._audits.values():
+            exchange.reply(500, encoded(_DEAD.payload()))
+        self._audits.clear()
 
-    def _generate(self, exchange: Exchange, chat: bool) -> None:
+    def _audit(self, exchange: Exchange) -> None:
+        engine = self._usable()
+        number = next(self._numbers)
+        self._audits[number] = exchange
+        engine.audit(Audit(number))
+
+    def _audited(self, report: AuditReport) -> None:
+        found = [{"layer": layer, "expert": expert} for layer, expert in report.mismatched]
+        answer = {
+            "checked": report.checked,
+            "mismatches": len(found),
+            "mismatched": found,
+            "moved": report.moved,
+            "swaps": report.swaps,
+            "elsewhere": report.elsewhere,
+        }
+        self._audits.pop(report.number).reply(200, encoded(answer))
+
+    def _usable(self) -> EngineClient:
+        """The engine, if it can be asked. Raise ApiError."""
         if self._engine is None:
             raise ApiError(503, "The engine is still loading.", "ServiceUnavailableError")
         if not self._engine.alive:
             raise _DEAD
+        return self._engine
+
+    def _generate(self, exchange: Exchange, chat: bool) -> None:
+        engine = self._usable()
         asked = self._bodies.read(exchange.request.body, chat)
         prefix = "chatcmpl-" if chat else "cmpl-"
         answer_id = prefix + exchange.request.headers.get("x-request-id", secrets.token_hex(16))
@@ -116,7 +147,7 @@ class Service:
         generation = Generation(number, asked, exchange, shapes, text, self._open_stream, self._abort)
         self._generations[number] = generation
         self._metrics.arrived(generation.submit, time.monotonic())
-        self._engine.submit(generation.submit)
+        engine.submit(generation.submit)
 
     def _abort(self, abort: Abort) -> None:
         if self._generations.pop(abort.number, None) is not None and self._engine is not None:

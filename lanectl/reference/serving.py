@@ -43,7 +43,7 @@ class Server:
         log, name = self._log, self._settings.served_model_name[0]
         log.engine(f"Reference engine version {VERSION}, model {name}")
         await asyncio.sleep(self._faults.seconds("boot-delay"))
-        engine = EngineClient(process, channel, log.engine)
+        engine = EngineClient(process, channel, log)
         try:
             ready = await engine.connect()
         except EngineFailed as problem:

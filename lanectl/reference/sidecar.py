@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from lanectl.reference.bootlog import Log
 from lanectl.reference.faults import VARIABLE, Faults
-from lanectl.reference.peer_words import DEFAULT_PATH, PATH_VARIABLE
+from lanectl.reference.options import add_model_options
 
 if TYPE_CHECKING:
     from lanectl.reference.cold_experts import ColdExperts
@@ -32,15 +32,7 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m lanectl.reference.sidecar",
         description="Computes the cold experts of a reference engine that runs with --placement sidecar.",
     )
-    options.add_argument("--rowmap", required=True, metavar="FILE", help="the expert map, the same as the server's")
-    options.add_argument(
-        "--shm",
-        metavar="PATH",
-        default=os.environ.get(PATH_VARIABLE, DEFAULT_PATH),
-        help=f"the file (or ${PATH_VARIABLE})",
-    )
-    options.add_argument("--seed", type=int, metavar="N", default=0, help="the weights are made from it")
-    options.add_argument("--shape", choices=["tiny", "small"], default="small", help="the size of the model")
+    add_model_options(options)
     options.add_argument("--fault", action="append", default=[], metavar="KIND[=VALUE]", help="misbehave; repeatable")
     return options
 
@@ -54,6 +46,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     options = parser()
     settings = options.parse_args(arguments)
     try:
+        if settings.rowmap is None:
+            raise ValueError("--rowmap FILE is needed: the expert map, the same as the server's")
         faults = Faults.read([*shlex.split(os.environ.get(VARIABLE, "")), *settings.fault])
     except ValueError as problem:
         options.error(str(problem))

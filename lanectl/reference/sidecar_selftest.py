@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lanectl.reference.cold_experts import ColdExperts
+from lanectl.reference.experts import Matrices
 from lanectl.reference.rowmap import RowMap
 from lanectl.reference.weights import Floats, Shape, make_expert
 
@@ -26,14 +27,14 @@ def lowest_cosine(experts: ColdExperts, seed: int, shape: Shape, rowmap: RowMap)
             asked = np.full((_ROWS, 1), local, np.int32)
             out = np.empty((_ROWS, 1, shape.hidden), np.float32)
             experts.answer(layer, x, asked, out)
-            cosine = cosine_of(out, reference(seed, shape, layer, expert, x))
+            cosine = cosine_of(out, applied(make_expert(seed, shape, layer, expert), x))
             worst = min(worst, (layer, cosine), key=lambda one: one[1])
     return worst
 
 
-def reference(seed: int, shape: Shape, layer: int, expert: int, x: Floats) -> Doubles:
-    """What an expert, made anew, makes of rows (rows, hidden), in double precision."""
-    up, down = make_expert(seed, shape, layer, expert)
+def applied(matrices: Matrices, x: Floats) -> Doubles:
+    """What an expert makes of rows (rows, hidden), in double precision."""
+    up, down = matrices
     gate, value = np.split(x.astype(np.float64) @ up.astype(np.float64), 2, axis=1)
     result: Doubles = (np.maximum(gate, 0.0) * value) @ down.astype(np.float64)
     return result

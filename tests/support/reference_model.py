@@ -5,16 +5,35 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from lanectl.reference.boot import make_scheduler
+from lanectl.reference.boot import Booted, boot_engine
+from lanectl.reference.faults import Faults
 from lanectl.reference.messages import Abort, Sampling, StepReport, Submit
 from lanectl.reference.scheduler import Scheduler
 from lanectl.reference.server import parser
 
 
-def scheduler(*options: str) -> Scheduler:
-    """A booted scheduler; tiny unless a shape is given."""
+class Lines:
+    """The engine's log, kept."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+
+    def engine(self, message: str) -> None:
+        self.written.append(message)
+
+    def line(self, text: str) -> None:
+        self.written.append(text)
+
+
+def booted(*options: str, faults: str = "", log: Lines | None = None) -> Booted:
+    """A booted engine; tiny unless a shape is given."""
     settings: argparse.Namespace = parser().parse_args(["--shape", "tiny", "--max-model-len", "512", *options])
-    return make_scheduler(settings, lambda _: None)[0]
+    return boot_engine(settings, log or Lines(), Faults.read(faults.split()))
+
+
+def scheduler(*options: str) -> Scheduler:
+    """A booted engine's scheduler."""
+    return booted(*options).scheduler
 
 
 def ask(number: int, prompt: list[int], max_tokens: int = 16, salt: str = "", **sampling: object) -> Submit:
