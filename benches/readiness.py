@@ -9,14 +9,13 @@ Run: python benches/readiness.py [--runs N] [--json]
 
 from __future__ import annotations
 
-import argparse
-import json
 import socket
-import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from bench import Result, command_line, result, show
 
 from lanectl.actions.ready import Served, wait_ready
 from lanectl.clock import SystemClock
@@ -29,6 +28,7 @@ from lanectl.probes.http import HttpProber
 
 RUNS = 20
 UNIT = "ms"
+WITHIN_MS = 50  # median of what becomes ready
 MODEL = "bench"
 CASES = ("ready", "loaded", "exited")
 SHORTEST_BOOT_S = 0.3  # the wait must be well under way; each run adds a few ms, so as not to keep step with the looks
@@ -106,8 +106,8 @@ def late_ms(engine: LocalEngine, image: str, case: str, boot_s: float, folder: P
         mark.unlink(missing_ok=True)
 
 
-def measure(runs: int) -> dict[str, dict[str, float | int | str]]:
-    results: dict[str, dict[str, float | int | str]] = {}
+def measure(runs: int) -> dict[str, Result]:
+    results = {}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         environment = folder / "environment"
@@ -117,28 +117,16 @@ def measure(runs: int) -> dict[str, dict[str, float | int | str]]:
         for case in CASES:
             boots = [SHORTEST_BOOT_S + run * STEP_S for run in range(runs)]
             late = [late_ms(engine, reference(environment), case, boot_s, folder) for boot_s in boots]
-            results[case] = {
-                "median": round(statistics.median(late), 1),
-                "min": round(min(late), 1),
-                "max": round(max(late), 1),
-                "n": runs,
-                "unit": UNIT,
-            }
+            results[case] = result(late, UNIT)
     return results
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    options = command_line(__doc__, RUNS).parse_args()
     results = measure(options.runs)
-    if options.json:
-        print(json.dumps(results))
-        return
-    print(f"{'case':<8} {'median':>8} {'min':>8} {'max':>8} {'n':>4}  unit")
-    for case, row in results.items():
-        print(f"{case:<8} {row['median']:>8} {row['min']:>8} {row['max']:>8} {row['n']:>4}  {row['unit']}")
+    median = {case: float(row["median"]) for case, row in results.items()}
+    targets = {f"{case} is noticed within {WITHIN_MS} ms": median[case] <= WITHIN_MS for case in ("ready", "loaded")}
+    show(results, targets, as_json=options.json)
 
 
 if __name__ == "__main__":
