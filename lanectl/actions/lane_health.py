@@ -7,9 +7,11 @@ from dataclasses import replace
 from lanectl.actions.health import HealthReport, check_lane
 from lanectl.actions.station import Station
 from lanectl.actions.unfinished import open_swaps
+from lanectl.actions.watch_view import view
 from lanectl.errors import ExitCode
 from lanectl.site.load import load_lane
 from lanectl.store.lock import Lock
+from lanectl.store.watch import WatchFiles, watch_key
 
 
 def lane_health(station: Station, label: str, api_key: str | None) -> HealthReport:
@@ -27,7 +29,7 @@ def lane_health(station: Station, label: str, api_key: str | None) -> HealthRepo
     until = max((swap.deadline for swap in swaps), default=None) if working else None
     report = check_lane(lane, prober=station.prober, clock=station.clock, api_key=key, swap_until=until)
     if report.exit_code is ExitCode.OK:
-        return report
+        return _watched(station, lane.label, report)
     stuck = next((swap.stuck for swap in swaps if swap.stuck is not None), None)
     if stuck is not None and not working:
         return replace(report, exit_code=ExitCode.DARK, detail=f"DARK: {stuck.reason}; seen now: {report.detail}")
@@ -36,3 +38,15 @@ def lane_health(station: Station, label: str, api_key: str | None) -> HealthRepo
         detail = f"tripped at {tripped.at}: {tripped.reason}; seen now: {report.detail}"
         return replace(report, exit_code=ExitCode.TRIPPED, detail=detail)
     return report
+
+
+def _watched(station: Station, label: str, report: HealthReport) -> HealthReport:
+    """A lane that answers and asks for a watchdog must have one that looks: else its answers may be wrong unseen."""
+    current = station.production().current
+    if current is None or current.label != label or current.watchdog is None:
+        return report
+    seen = view(WatchFiles(station.state.watch / watch_key(current.server.container_id)))
+    if seen is not None and seen.armed:
+        return report
+    why = seen.why if seen is not None else "it was never armed"
+    return replace(report, exit_code=ExitCode.FAILED, detail=f"its watchdog does not look: {why}")

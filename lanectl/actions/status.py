@@ -8,11 +8,13 @@ from lanectl.actions.history import PastSwap, past_swaps
 from lanectl.actions.look import look, served
 from lanectl.actions.station import Station
 from lanectl.actions.unfinished import open_swaps
+from lanectl.actions.watch_view import WatchView, view
 from lanectl.core.health import Reason, exit_of
 from lanectl.core.journal import SwapState
 from lanectl.core.owed import Desired, Owed, Production
 from lanectl.errors import ExitCode
 from lanectl.store.lock import Lock, LockHolder
+from lanectl.store.watch import WatchFiles, watch_key
 
 ADOPT = (
     "record what serves now with `lanectl adopt NAME...`, or start a lane with `lanectl swap LANE --keep --from-dark`"
@@ -47,7 +49,7 @@ class OpenSwap:
 @dataclass(frozen=True, slots=True)
 class StatusReport:
     """The state of a site. `serving` None: not looked at, because nothing is owed or a swap is at work. `next`: what
-    to run, in words."""
+    to run, in words. `watch`: the watchdog of production, where it asks for one and one was armed."""
 
     site: str
     station: str
@@ -57,6 +59,7 @@ class StatusReport:
     desired: str
     tripped: str | None
     serving: Serving | None
+    watch: WatchView | None
     holder: LockHolder | None
     open_swap: OpenSwap | None
     last: PastSwap | None
@@ -74,7 +77,13 @@ def status(station: Station) -> StatusReport:
     serving = None
     if production.owed is not None and not (swap and swap.working):
         serving = _serving(station, production.owed, last)
+    watch = _watch(station, production)
     code, then = verdict(production, serving, swap)
+    if code is ExitCode.OK and serving is not None and _unwatched(production, watch):
+        code, then = (
+            ExitCode.FAILED,
+            f"`lanectl watch {production.current.label if production.current else ''}` arms it",
+        )
     current = production.current
     return StatusReport(
         site=station.site.root,
@@ -85,6 +94,7 @@ def status(station: Station) -> StatusReport:
         desired=production.desired,
         tripped=f"{production.tripped.at}: {production.tripped.reason}" if production.tripped else None,
         serving=serving,
+        watch=watch,
         holder=holder,
         open_swap=swap,
         last=last,
@@ -110,6 +120,19 @@ def verdict(production: Production, serving: Serving | None, swap: OpenSwap | No
     if serving is None or serving.proven:
         return ExitCode.OK, ""
     return exit_of(serving.reason), "`lanectl logs` shows what it said last"
+
+
+def _watch(station: Station, production: Production) -> WatchView | None:
+    current = production.current
+    if current is None or current.watchdog is None:
+        return None
+    return view(WatchFiles(station.state.watch / watch_key(current.server.container_id)))
+
+
+def _unwatched(production: Production, watch: WatchView | None) -> bool:
+    """True when a lane that asks for a watchdog serves without one that looks."""
+    current = production.current
+    return current is not None and current.watchdog is not None and (watch is None or not watch.armed)
 
 
 def _open_swap(state: SwapState, holder: LockHolder | None) -> OpenSwap:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import lanectl
-from lanectl.cli import demo, guard, lanes, logs, options, plan, recover, render, serve, status, swap, watch
+from lanectl.cli import demo, gate, guard, lanes, logs, options, plan, recover, render, serve, status, swap, watch
 from lanectl.cli.quick import plain
 from lanectl.errors import ExitCode, LaneError
 from lanectl.settings import Settings
@@ -37,6 +37,7 @@ COMMANDS: Commands = {
     "logs": logs.logs,
     "demo": demo.demo,
     "watch": watch.watch,
+    "gate": gate.gate,
     "guard": guard.guard,
     "watchdog": watch.watchdog,
 }

@@ -45,6 +45,12 @@ def _lines(report: StatusReport) -> Iterator[str]:
     if report.serving is not None and report.serving.proven:
         by = f", put back by swap {report.serving.swap}" if report.serving.swap else ""
         yield f"            since {ago(report.serving.since)}{by}"
+    if report.watch is not None:
+        from lanectl.cli.watch import view_lines
+
+        first, *more = view_lines(report.watch)
+        yield f"watchdog    {first.partition(': ')[2]}"
+        yield from (f"            {line.strip()}" for line in more)
     if report.open_swap is not None:
         swap = report.open_swap
         yield f"swap        {swap.swap}: {swap.lane} at {swap.phase}, begun {ago(swap.opened_at)}"
