@@ -199,18 +199,23 @@ def _went_down(last: Counters, now: Counters) -> bool:
 
 
 def _trip(known: Known, now: Known, sample: Sample, mode: Mode, stall_s: float) -> Trip | None:
-    """The worst first. Where no server runs nobody is answered: then only what it did while it ran counts."""
+    """The worst first. Where no server runs nobody is answered, and how its sidecar is does not matter.
+
+    The file does: it outlives both, so whatever happened to it happened to a lane that served.
+    """
     same_epoch = known.counters is not None and now.epoch == known.epoch
     before = known.counters.timeouts if same_epoch and known.counters is not None else 0
     if sample.counters is not None and sample.counters.timeouts > before:
         reason = f"the server gave up waiting for its sidecar (timeouts {before} -> {sample.counters.timeouts}): "
         return Trip(Rule.TIMEOUT, reason + "answers since then may be wrong", now.counters)
-    if mode is Mode.STANDBY or not sample.serving:
+    if mode is Mode.STANDBY:
         return None
     if sample.file is not None and sample.file != now.file:
         return Trip(Rule.FILE_REPLACED, "the counters' file was replaced by another one", now.counters)
     if sample.unreadable or sample.counters is None:
         return Trip(Rule.FILE_UNREADABLE, f"the counters cannot be read: {sample.unreadable}", now.counters)
+    if not sample.serving:
+        return None
     if sample.sidecar is Sidecar.GONE:
         return Trip(Rule.SIDECAR_GONE, "the sidecar does not run", now.counters)
     if sample.sidecar is Sidecar.PAUSED:

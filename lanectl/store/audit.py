@@ -1,20 +1,23 @@
 """The operator's audit trail: who, where, which command, intent before the act and outcome after it; hash-chained.
 
 `state/audit.jsonl`, one JSON object a line; `prev` is the sha256 of the line before without its line end (64 zeros for
-the first). Written by whoever holds the site's lock, so there is one writer.
+the first). One writer at a time: the holder of the site's lock and a watchdog that trips may have a line at once.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from lanectl.errors import LaneError, Problem
 from lanectl.ports import Clock
-from lanectl.store.files import AppendLog, ensure_dir, read_bytes
+from lanectl.store.files import AppendLog, ensure_dir, explained, read_bytes
 
 FORMAT = 1
 FIRST_PREV = "0" * 64
@@ -37,14 +40,23 @@ class Audit:
         A torn last line (the machine died while it was written) is cut off first and its removal recorded.
         """
         ensure_dir(self._path.parent)
-        log = AppendLog(self._path)
-        try:
+        with self._alone(), AppendLog(self._path) as log:
             seq, prev = self._last()
             if log.torn:
                 seq, prev = self._line(log, seq, prev, REPAIRED, command, {"removed_bytes": len(log.torn)})
             self._line(log, seq, prev, event, command, data)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Be the only writer, which takes some milliseconds; the kernel frees the lock when one dies."""
+        with explained(self._path.parent, "lock"):
+            fd = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with explained(self._path.parent, "lock"):
+                fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
         finally:
-            log.close()
+            os.close(fd)
 
     def _line(
         self, log: AppendLog, seq: int, prev: str, event: str, command: str, data: Mapping[str, Any]

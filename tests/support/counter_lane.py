@@ -39,7 +39,7 @@ class CounterLane:
         self.site = site
         self.name = name
         self.path = Path(f"/dev/shm/lanectl-test-{secrets.token_hex(6)}")
-        self._fd = -1
+        self.counters_fd = -1
         self.station: Station = site.station("watch", jobs=DetachedJobs())
         self.sidecar = self._create("sidecar")
         self.server = self._create("server")
@@ -64,7 +64,7 @@ class CounterLane:
     def start_sidecar(self) -> None:
         self.site.engine.start(self.sidecar)
         self._await_line(self.sidecar, "serving")
-        self._fd = os.open(self.path, os.O_RDWR)
+        self.counters_fd = os.open(self.path, os.O_RDWR)
 
     def start_server(self) -> None:
         self.site.engine.start(self.server)
@@ -78,10 +78,10 @@ class CounterLane:
             until(lambda: self.word(words.COMPLETED) > before + 2, SOON_S, "calls are completed")
 
     def word(self, index: int) -> int:
-        return int(struct.unpack("<q", os.pread(self._fd, 8, 8 * index))[0])
+        return int(struct.unpack("<q", os.pread(self.counters_fd, 8, 8 * index))[0])
 
     def set(self, index: int, value: int) -> None:
-        os.pwrite(self._fd, struct.pack("<q", value), 8 * index)
+        os.pwrite(self.counters_fd, struct.pack("<q", value), 8 * index)
 
     def deadline(self, stall_s: float = STALL_S) -> float:
         """Given a sidecar that completes nothing any more, return when that is a stall: monotonic seconds."""
@@ -141,8 +141,8 @@ class CounterLane:
                     send(process, KILL)
         for ref in (self.server, self.sidecar):
             self.site.engine.remove(ref)
-        if self._fd >= 0:
-            os.close(self._fd)
+        if self.counters_fd >= 0:
+            os.close(self.counters_fd)
         self.path.unlink(missing_ok=True)
 
     def _create(self, role: str) -> str:
