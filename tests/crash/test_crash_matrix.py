@@ -13,6 +13,7 @@ import pytest
 from lanectl.actions.progress import Silent
 from lanectl.actions.recover import recover
 from lanectl.core.container import Container
+from lanectl.errors import Dark
 from tests.crash.invariant import (
     armed,
     committed,
@@ -81,6 +82,10 @@ class Case:
             recover(self.site.station("recover", engine=engine), Silent())
         except Died:
             return life
+        except Dark:
+            assert self.kind.cure is not None
+            self.kind.cure(self.site)
+            return self.recovers()
         current = self.site.station().production().current
         started = {ref for call, ref in engine.calls if call == "start"}
         assert started <= (current.container_ids if current else frozenset()), "a recovery went forward"
@@ -125,6 +130,8 @@ def plan(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *, every: boo
     case = Case(name, folder / "undisturbed", monkeypatch)
     life = case.dies()
     assert not life.dead
+    assert case.site.records()[-1].data == {"outcome": case.kind.outcome}
+    case.well()
     return deaths(name, life, every=every)
 
 
