@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -53,7 +54,7 @@ def result(values: Sequence[float], unit: str, digits: int = 1) -> Result:
 
 
 def show(results: Mapping[str, Result], targets: Mapping[str, bool], *, as_json: bool) -> None:
-    """Print the results; beside the table, each target in words and whether it is met."""
+    """Print the results; beside the table, each target in words and whether it is met, and how busy the machine was."""
     if as_json:
         print(json.dumps(results))
         return
@@ -63,3 +64,4 @@ def show(results: Mapping[str, Result], targets: Mapping[str, bool], *, as_json:
         print(f"{case:<{width}} {row['median']:>9} {row['min']:>9} {row['max']:>9} {row['n']:>4}  {row['unit']}")
     for target, met in targets.items():
         print(f"{'met   ' if met else 'MISSED'} {target}")
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
