@@ -63,7 +63,8 @@ def view(files: WatchFiles) -> WatchView | None:
         return None
     here = status is not None and status.watcher.boot_id == boot_id()
     age_s = max(0.0, time.monotonic() - status.looked_at) if status is not None and here else None
-    why = _why_not(status, age_s)
+    tripped = files.tripped()
+    why = f"it tripped at {tripped.at}" if tripped is not None else _why_not(status, age_s)
     return WatchView(
         lane=spec.lane,
         armed=not why,
@@ -75,7 +76,7 @@ def view(files: WatchFiles) -> WatchView | None:
         counters=status.counters if status is not None else None,
         sidecar=status.sidecar if status is not None else Sidecar.UNKNOWN,
         supervised=status is not None and status.supervisor is not None and alive(status.supervisor),
-        tripped=files.tripped(),
+        tripped=tripped,
         observed=files.observed(),
     )
 

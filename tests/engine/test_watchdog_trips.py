@@ -201,6 +201,7 @@ def test_a_sidecar_that_was_started_again_is_not_the_one_its_server_knew(on_loca
 
 
 def test_a_server_that_starts_again_begins_a_new_epoch_and_is_watched_on(local: CounterLane) -> None:
+    local.load(False)
     local.site.engine.kill(local.server)
     local.start_server()
     until(lambda: local.view().epoch == 2, SOON_S, "the new epoch is seen")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lanectl.actions.station import Station
-from lanectl.actions.watch_view import WatchView
+from lanectl.actions.watch_view import WatchView, lives
 from lanectl.actions.watchdog import Guarded, Watchdog
 from lanectl.core.container import Container, CreateArgs
 from lanectl.core.lane import Watchdog as Policy
@@ -119,7 +119,8 @@ class CounterLane:
         """Wait until it tripped, both containers are gone and the watchdog has ended; return the record."""
         until(lambda: self.files.tripped() is not None, within_s, "the lane tripped")
         until(lambda: not self.runs(self.server) and not self.runs(self.sidecar), SOON_S, "the lane is gone")
-        until(lambda: not self.view().armed and bool(self.status().ended), SOON_S, "the watchdog has ended")
+        until(lambda: not lives(self.status()), SOON_S, "the watchdog has ended")
+        assert not self.view().armed
         record = self.files.tripped()
         assert record is not None
         return record
