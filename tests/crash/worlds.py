@@ -79,7 +79,7 @@ def _one(root: Path, program: Program = WELL, *, more: Any = None, candidate: An
 def _two(root: Path, candidate: Program = WELL, production: Program = WELL, **lane: Any) -> FakeSite:
     """Production and candidate with a sidecar each and GPU memory to wait for."""
     site = FakeSite(root)
-    heavy = {"sidecar": SPEAKS, "devices": [GB300], "memory": MEMORY}
+    heavy: dict[str, Any] = {"sidecar": SPEAKS, "devices": [GB300], "memory": MEMORY}
     site.produce(program=replace(production, gpu_mib=2000), **heavy)
     site.lane("cand", replace(candidate, gpu_mib=2000), **heavy, **lane)
     return site
@@ -115,9 +115,10 @@ def _ends(site: FakeSite, outcome: str, **wish: Any) -> None:
 def _breaks(site: FakeSite, lane: str, *, now: bool = False) -> FakeSite:
     """From its next start on, the lane does not come up; `now`: it ends, too."""
     site.becomes(lane, DIES)
-    for container in site.world.containers.values():
-        if now and container.running and site.world.program_of(container) is DIES:
-            site.world.end(container, 1, by_hand=True)
+    with site.world.changed:
+        for container in site.world.containers.values():
+            if now and container.running and site.world.program_of(container) is DIES:
+                site.world.end(container, 1, by_hand=True)
     return site
 
 

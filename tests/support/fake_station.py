@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tests.support.engine_cdi import GPUS, KIND, NAMES
 from tests.support.fake_engine import ENGINE_ID, FakeEngine
 from tests.support.fake_prober import FakeProber
 from tests.support.fake_world import FakeClock, FakeContainer, Line, Program, World
+from tests.support.guards import ReadyGuards
 from tests.support.station import MAX_MODEL_LEN, MODEL, READY, SwapSite
 
 PUBLIC, TRIAL = 30006, 30016
@@ -60,6 +61,7 @@ class FakeSite(SwapSite):
     """
 
     def __init__(self, root: Path) -> None:
+        self._read: tuple[object, Station] | None = None
         self.clock = FakeClock()
         self.world = World(self.clock)
         self.world.cdi_devices = tuple(NAMES.values())
@@ -81,7 +83,15 @@ class FakeSite(SwapSite):
             "measure": self.measure,
             "in_flight": self.in_flight,
         }
-        return super().station(*words, **{**memory, **parts})
+        return replace(self._built(), command=("lanectl", *words), **{"jobs": ReadyGuards(), **memory, **parts})
+
+    def _built(self) -> Station:
+        """The Station as station.yaml and the names of the lanes give it: read again when they change."""
+        lanes = self.root / "lanes"
+        wanted = (repr(self._station), sorted(lanes.iterdir()) if lanes.is_dir() else [])
+        if self._read is None or self._read[0] != wanted:
+            self._read = (wanted, super().station())
+        return self._read[1]
 
     def lane(
         self,

@@ -1,10 +1,10 @@
 """Death at a chosen moment: nothing the process would have done afterwards happens.
 
-A process dies between two instructions; what matters is what is durable by then. So a death is placed at an append to a
-journal: `before` it (the effect it speaks of is done, the record is not there), in the middle (`torn`: half a line), or
-`after` it (a `begin` is durable and its effect has not happened); or right after an effect on the engine, for steps that
-have several. From then on every call to the engine and every append of the same life raises `Died` as well, so that no
-handler of the code under test acts after its death.
+A process dies between two instructions; what matters is what is durable by then. So a death is placed at an append to
+a journal: `before` it (the effect it speaks of is done, the record is not there), in the middle (`torn`: half a line),
+or `after` it (a `begin` is durable and its effect has not happened); or right after an effect on the engine, for steps
+that have several. From then on every call to the engine and every append of the same life raises `Died` as well, so
+that no handler of the code under test acts after its death.
 """
 
 from __future__ import annotations
