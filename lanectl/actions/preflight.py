@@ -18,6 +18,7 @@ from lanectl.core.units import recover_service_name
 from lanectl.errors import LaneError, Problem
 from lanectl.site.local_rules import local_problems
 from lanectl.site.manifest import file_sha256
+from lanectl.store.process import command_lines
 from lanectl.store.gates import find as find_record
 
 # Programs that are known to act on lanes by themselves: they would start or kill containers in the middle of a swap.
@@ -323,14 +324,11 @@ def _given(text: str) -> bool:
 
 def _foreign_controllers(case: _Case) -> Iterator[Problem]:
     """A hand-run watchdog with --rollback would start another lane in the middle of a swap."""
-    import psutil
-
-    for process in psutil.process_iter(["pid", "cmdline"]):
-        line = " ".join(process.info["cmdline"] or ())
+    for pid, line in command_lines():
         named = next((name for name in FOREIGN_CONTROLLERS if name in line), None)
-        if named and process.info["pid"] != os.getpid():
+        if named and pid != os.getpid():
             yield Problem(
-                f"process {process.info['pid']}",
+                f"process {pid}",
                 f"{named} is running and may act on these containers",
                 hint="end it before the swap if it watches this lane",
             )

@@ -64,6 +64,19 @@ def every_process() -> tuple[Stat, ...]:
     return tuple(found for pid in pids if (found := stat(pid)) is not None)
 
 
+def command_lines() -> tuple[tuple[int, str], ...]:
+    """Return the pid and command line of every process that has one (source: proc(5), /proc/PID/cmdline)."""
+    found = []
+    for name in os.listdir(PROC):  # noqa: PTH208 - names only, no stat of each
+        if name.isdigit():
+            try:
+                line = (PROC / name / "cmdline").read_bytes()
+            except OSError:
+                continue  # it ended meanwhile
+            found.append((int(name), line.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")))
+    return tuple(found)
+
+
 def identify(pid: int) -> ProcessId | None:
     """Given a pid, return who has it now, None when nobody has."""
     found = stat(pid)
