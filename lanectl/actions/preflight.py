@@ -18,8 +18,8 @@ from lanectl.core.units import recover_service_name
 from lanectl.errors import LaneError, Problem
 from lanectl.site.local_rules import local_problems
 from lanectl.site.manifest import file_sha256
-from lanectl.store.process import command_lines
 from lanectl.store.gates import find as find_record
+from lanectl.store.process import command_lines
 
 # Programs that are known to act on lanes by themselves: they would start or kill containers in the middle of a swap.
 FOREIGN_CONTROLLERS = ("sidecar_watchdog.py", "controller.py", "promote-v19", "swap-to-m3v2.sh")
