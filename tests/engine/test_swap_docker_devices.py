@@ -3,6 +3,7 @@ and two lanes never share a card."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tests.support.engine_cdi import GPUS, KIND, NODE_NUMBERS, NODES
 from tests.support.engine_daemon import Daemon
 from tests.support.engine_images import LABEL, ensure_images
 from tests.support.engine_packages import cache_folder
-from tests.support.station import SERVER, SMALLEST, RealSite
+from tests.support.station import SERVER, SMALLEST, RealSite, docker_site
 
 UNKNOWN = f"{KIND}=GPU-cccccccc-0000-4000-8000-000000000000"
 # The candidate's own process says what it sees, and then serves.
@@ -37,10 +38,15 @@ runpy.run_module("lanectl.reference.server", run_name="__main__")
 SAYS = ["-c", LOOKS, *SERVER[2:], *SMALLEST]
 
 
-@pytest.fixture
-def site(on_docker: RealSite, cdi_names: dict[str, str]) -> RealSite:
-    on_docker.produce(devices=[f"{KIND}=${{gpus.rtx}}"])
-    return on_docker
+@pytest.fixture(scope="module")
+def site(
+    docker_engine: DockerEngine, cdi_names: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RealSite]:
+    """A site whose production serves through all tests of this module, on the RTX."""
+    root = tmp_path_factory.mktemp("devices")
+    with docker_site(root / "site", docker_engine, f"lt-{root.name}-{time.monotonic_ns():x}-") as site:
+        site.produce(devices=[f"{KIND}=${{gpus.rtx}}"])
+        yield site
 
 
 @pytest.fixture
@@ -132,7 +138,7 @@ def test_two_lanes_on_one_gpu_are_detected_whoever_started_the_other(
     assert name in ended.words
     assert device in ended.words
     untouched(site, production, beside=[name])
-    site.engine.stop(name, 1.0)
+    site.engine.remove(name)
     assert site.swap("cand").outcome == "proven"
 
 
@@ -164,7 +170,9 @@ def test_T39_an_endpoint_that_leads_to_another_daemon_than_the_pinned_one_is_ref
     site.lane("cand")
     site.say(engine={"kind": "docker", "endpoint": other_daemon.url, "daemon_id": docker_engine.daemon_id})
     done = site.lanectl("swap", "cand", "--yes")
+    site.say(engine={"kind": "docker", "endpoint": docker_engine.url, "daemon_id": docker_engine.daemon_id})
     assert done.code == ExitCode.REFUSED, done
     assert docker_engine.daemon_id in done.err
     assert other_daemon.id() in done.err
+    assert site.until_closed() == "refused"
     assert site.seen(production.id) == production

@@ -44,7 +44,18 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+# What an engine's own state has no part in is proven on the quick one; `make test-full` does all on both.
+ON_DOCKER_TOO = ("stopping", "booting", "coming_back")
+EACH = [
+    *(pytest.param("local", name, id=f"{name}-local") for name in CASES),
+    *(
+        pytest.param("docker", name, id=f"{name}-docker", marks=() if name in ON_DOCKER_TOO else pytest.mark.slow)
+        for name in CASES
+    ),
+]
+
+
+@pytest.mark.parametrize(("site", "name"), EACH, indirect=["site"])
 def test_T36_production_is_back_when_lanectl_is_killed_while(site: RealSite, name: str) -> None:
     case = CASES[name]
     production = site.produce(**case.prod)
@@ -91,7 +102,8 @@ def test_T36_when_the_guard_dies_too_the_next_command_says_recover_and_recover_w
     is_back(site, production, killed=1)
 
 
-def test_a_guard_that_is_killed_does_not_keep_the_swap_from_its_end(site: RealSite) -> None:
+def test_a_guard_that_is_killed_does_not_keep_the_swap_from_its_end(on_local: RealSite) -> None:
+    site = on_local
     production = site.produce()
     site.lane("cand", faults="boot-delay=1")
     begun = site.begin("swap", "cand", "--yes")
@@ -103,7 +115,7 @@ def test_a_guard_that_is_killed_does_not_keep_the_swap_from_its_end(site: RealSi
     is_back(site, production)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_restores_production_and_exits_130(on_local: RealSite, number: signal.Signals) -> None:
     production = on_local.produce()
     on_local.lane("cand", faults="boot-delay=20")

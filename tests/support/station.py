@@ -230,6 +230,10 @@ class RealSite(SwapSite):
             return None
         return str(said["model"]) if said["usage"]["completion_tokens"] else None
 
+    def until_answers(self) -> None:
+        """Wait until something completes a prompt on the public port."""
+        until(self.ask, SOON_S, f"an answer on port {self.public}")
+
     def lanectl(self, *words: str, within_s: float = 60.0) -> Done:
         """Run a real `lanectl` command to its end."""
         done = subprocess.run(_command(self.root, words), capture_output=True, text=True, timeout=within_s, check=False)
