@@ -7,6 +7,7 @@ ends when the watch does. When it dies itself, its watcher starts another superv
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import select
 import signal
@@ -180,3 +181,4 @@ def _prepare() -> None:
         os.setpriority(os.PRIO_PROCESS, 0, NICE)
     with contextlib.suppress(OSError):
         OOM_SCORE.write_text(SPARED)
+    gc.freeze()  # what was imported stays: no collection in a watcher has to walk over it
