@@ -316,26 +316,36 @@ class Done:
     err: str
 
 
-@contextlib.contextmanager
-def local_site(root: Path) -> Iterator[RealSite]:
-    """Give a site on the local engine."""
+def new_local_site(root: Path) -> RealSite:
+    """Make a site on the local engine; the caller closes it."""
     environment = root / "environment"
     environment.mkdir(parents=True)
     (environment / "README").write_text("what the services of this test are made from\n")
     station = {"engine": {"kind": "local", "cdi_spec_dirs": [str(root / "cdi")]}, "args": {"binds": []}}
     engine = LocalEngine(root / "state" / "local", [str(root / "cdi")])
-    yield from _closing(RealSite(root, station, reference(environment), engine))
+    return RealSite(root, station, reference(environment), engine)
 
 
-@contextlib.contextmanager
-def docker_site(root: Path, real: TestEngine, prefix: str) -> Iterator[RealSite]:
-    """Give a site on the real Docker engine; its containers' names begin with `prefix`."""
+def new_docker_site(root: Path, real: TestEngine, prefix: str) -> RealSite:
+    """Make a site on the real Docker engine; its containers' names begin with `prefix`. The caller closes it."""
     station = {
         "engine": {"kind": "docker", "endpoint": real.url, "daemon_id": real.daemon_id},
         "args": {"binds": python_binds()},
         "gpus": dict(GPUS),
     }
-    yield from _closing(RealSite(root, station, real.images["pyhost"], DockerEngine(real.url, None), prefix))
+    return RealSite(root, station, real.images["pyhost"], DockerEngine(real.url, None), prefix)
+
+
+@contextlib.contextmanager
+def local_site(root: Path) -> Iterator[RealSite]:
+    """Give a site on the local engine."""
+    yield from _closing(new_local_site(root))
+
+
+@contextlib.contextmanager
+def docker_site(root: Path, real: TestEngine, prefix: str) -> Iterator[RealSite]:
+    """Give a site on the real Docker engine; its containers' names begin with `prefix`."""
+    yield from _closing(new_docker_site(root, real, prefix))
 
 
 def _closing(site: RealSite) -> Iterator[RealSite]:
