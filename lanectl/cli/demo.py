@@ -83,9 +83,11 @@ def _ensure_production(settings: Settings, root: Path) -> None:
     else:
         report = run(station, SwapRequest(PRODUCTION, keep=True, from_dark=True))
     if report.exit_code is not ExitCode.OK:
+        from dataclasses import replace
+
         from lanectl.cli.report import show
 
-        show(report, as_json=False)
+        show(report, replace(settings, json=False, site=str(root)))
         raise LaneError(f"the demo's production {PRODUCTION} did not come up", f"see {report.folder}", report.exit_code)
 
 

@@ -10,23 +10,24 @@ from lanectl.errors import ExitCode
 
 if TYPE_CHECKING:
     from lanectl.actions.report import SwapReport
+    from lanectl.settings import Settings
 
 
-def show(report: SwapReport, *, as_json: bool) -> int:
+def show(report: SwapReport, settings: Settings) -> int:
     """Print how it ended; return its exit code, which stands whatever becomes of the output."""
     try:
-        if as_json:
+        if settings.json:
             from lanectl.core.codec import to_json
 
             render.emit({**to_json(report), "exit_code": int(report.exit_code)})
         else:
-            _show(report)
+            _show(report, f"lanectl --site {settings.site}" if settings.site else "lanectl")
     except OSError as error:
         render.err(f"the report could not be written: {error.strerror}; it is in {report.folder}")
     return report.exit_code
 
 
-def _show(report: SwapReport) -> None:
+def _show(report: SwapReport, lanectl: str) -> None:
     if report.failure is not None:
         render.lines(failure_lines(report))
     render.out(f"{report.lane}: {report.outcome}. {serving(report)}")
@@ -39,7 +40,7 @@ def _show(report: SwapReport) -> None:
         render.out(f"  note: {notice}")
     render.out()
     render.out(f"  everything about it: {report.folder}")
-    render.out(f"  next: lanectl status · lanectl logs {report.swap} · lanectl audit log")
+    render.out(f"  next: {lanectl} status · {lanectl} logs {report.swap} · {lanectl} audit log")
 
 
 def failure_lines(report: SwapReport) -> list[str]:

@@ -41,7 +41,7 @@ def rollback(context: typer.Context, yes: Yes = False) -> int:
     interrupts = Interrupts()
     with live.progress() as progress, interrupts.caught(progress.note):
         report = go_back(station, progress, interrupts)
-    return show(report, as_json=settings.json)
+    return show(report, settings)
 
 
 def stop(context: typer.Context, yes: Yes = False) -> int:
@@ -111,4 +111,4 @@ def _serve(context: typer.Context, act: Callable[[Station, Progress], SwapReport
     station = wiring.build_station(settings)
     with live.progress() as progress:
         report = act(station, progress)
-    return show(report, as_json=settings.json)
+    return show(report, settings)

@@ -46,7 +46,7 @@ def swap(
         return consent.declined()
     if detach:
         return _detached(station, request, as_json=settings.json)
-    return show(run(station, request), as_json=settings.json)
+    return show(run(station, request), settings)
 
 
 def run(station: Station, request: SwapRequest) -> SwapReport:
