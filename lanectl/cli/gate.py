@@ -19,9 +19,9 @@ def gate(
     name: Annotated[str, typer.Argument(metavar="GATE", help="map-cosine")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before production is stopped.")] = False,
 ) -> int:
-    """Judge a lane's map on a boot of its check variant; production is put back.
+    """Judge a lane's map on a boot of its check variant.
 
-    The verdict is recorded for that map and image, and `requires:` in a lane asks for it. Exit 0 when it passed, 1
+    Production is put back afterwards. The verdict is recorded for that map and image, and `requires:` in a lane asks for it. Exit 0 when it passed, 1
     when it failed or was inconclusive.
     """
     from lanectl import wiring

@@ -20,9 +20,9 @@ def watch(
     lane: options.Lane,
     once: Annotated[bool, typer.Option("--once", help="Say how it is and return.")] = False,
 ) -> int:
-    """Watch over the lane that serves: arm its watchdog unless it is armed, and follow it until it ends.
+    """Watch over the lane that serves, and follow its watchdog.
 
-    The watchdog is a job of the Station: ending this command does not end it. Exit 8 when it trips.
+    Its watchdog is armed unless it is. The watchdog is a job of the Station: ending this command does not end it. Exit 8 when it trips.
     """
     from lanectl import wiring
     from lanectl.actions.watch_lane import follow, look
