@@ -21,8 +21,8 @@ def gate(
 ) -> int:
     """Judge a lane's map on a boot of its check variant.
 
-    Production is put back afterwards. The verdict is recorded for that map and image, and `requires:` in a lane asks for it. Exit 0 when it passed, 1
-    when it failed or was inconclusive.
+    Production is put back afterwards. The verdict is recorded for that map and image, and `requires:` in a lane asks
+    for it. Exit 0 when it passed, 1 when it failed or was inconclusive.
     """
     from lanectl import wiring
     from lanectl.actions.gate import CHECK_VARIANT

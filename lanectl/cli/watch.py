@@ -22,7 +22,8 @@ def watch(
 ) -> int:
     """Watch over the lane that serves, and follow its watchdog.
 
-    Its watchdog is armed unless it is. The watchdog is a job of the Station: ending this command does not end it. Exit 8 when it trips.
+    The watchdog is armed unless it is already. It is a job of the Station: ending this command does not end it. Exit 8
+    when it trips.
     """
     from lanectl import wiring
     from lanectl.actions.watch_lane import follow, look
