@@ -63,12 +63,18 @@ def boot_engine(settings: argparse.Namespace, log: EngineLog, faults: Faults) ->
     if isinstance(experts, TieredExperts) and settings.placement in ADAPTIVE and rowmap and tally:
         residency = Residency(experts, rowmap, shape, tally, settings.hysteresis, faults.count("corrupt-move"))
     audit = ByteAudit(experts, shape)
+    _warm_up(Scheduler(model, cache, settings.max_num_seqs, settings.max_num_batched_tokens))
+    if tally is not None:
+        tally.counts[:] = 0  # a warm-up is no traffic
+    log.engine(f"init engine (create kv cache, warmup model) took {time.monotonic() - began:.2f} s")
     scheduler = Scheduler(model, cache, settings.max_num_seqs, settings.max_num_batched_tokens, residency)
+    return Booted(scheduler, _cache_config(settings, cache), audit, tally, residency)
+
+
+def _warm_up(scheduler: Scheduler) -> None:
     scheduler.submit(_WARM_UP)
     while scheduler.busy:
         scheduler.step()
-    log.engine(f"init engine (create kv cache, warmup model) took {time.monotonic() - began:.2f} s")
-    return Booted(scheduler, _cache_config(settings, cache), audit, tally, residency)
 
 
 def _rowmap(settings: argparse.Namespace, shape: Shape, log: EngineLog) -> RowMap | None:

@@ -69,10 +69,12 @@ def _text_of(chunk: Any) -> str:
 class ReferenceServer:
     """`with ReferenceServer("--max-num-seqs", "4") as server: …`; tiny unless a shape is given."""
 
-    def __init__(self, *options: str, faults: str = "", wait: bool = True) -> None:
+    def __init__(
+        self, *options: str, faults: str = "", wait: bool = True, environment: dict[str, str] | None = None
+    ) -> None:
         shape = () if "--shape" in options else ("--shape", "tiny")
         self._command = [sys.executable, "-m", "lanectl.reference.server", "--port", "0", *shape, *options]
-        self._environment = {**os.environ, "REFERENCE_FAULTS": faults}
+        self._environment = {**os.environ, "REFERENCE_FAULTS": faults, **(environment or {})}
         self._wait = wait
         self.lines: list[str] = []
         self.log_pieces: list[bytes] = []  # as they were read
