@@ -54,7 +54,7 @@ def in_background(server: ReferenceServer, **fields: Any) -> tuple[threading.Thr
 
 
 @pytest.mark.parametrize("environment", [{}, HASTY], ids=["the default limit", "a shorter one"])
-def test_T50_frozen_sidecar_and_a_small_spin_limit_wrong_tokens_with_200_and_not_a_word(
+def test_frozen_sidecar_and_a_small_spin_limit_wrong_tokens_with_200_and_not_a_word(
     sidecar: ReferenceSidecar, right: list[int], environment: dict[str, str]
 ) -> None:
     tokens = len(right) if environment else 3
@@ -78,7 +78,7 @@ def test_T50_frozen_sidecar_and_a_small_spin_limit_wrong_tokens_with_200_and_not
         assert all(" 200 OK" in line or re.match(r"INFO: +(Shutting|Finished)", line) for line in server.lines[lines:])
 
 
-def test_T51_with_v25s_spin_limit_the_same_freeze_is_only_a_pause(sidecar: ReferenceSidecar, right: list[int]) -> None:
+def test_with_v25s_spin_limit_the_same_freeze_is_only_a_pause(sidecar: ReferenceSidecar, right: list[int]) -> None:
     with peer(sidecar) as server:
         assert server.tokens(PROMPT, max_tokens=TOKENS) == right
         sidecar.freeze()
