@@ -15,6 +15,7 @@ from lanectl.core.container import Container, CreateArgs, Status
 from lanectl.core.lane import Restart
 from lanectl.core.owed import Owed, OwedService
 from lanectl.core.recovery import SeenService
+from lanectl.errors import EngineError
 
 
 def bring_up(
@@ -55,8 +56,18 @@ def bring_up(
 def _ensure_there(station: Station, seen: SeenService, progress: Progress) -> str:
     if seen.container is not None:
         return seen.container.id
+    _prove_gone(station, seen.owed)
     progress.note(f"{seen.owed.container_name} is gone: making it again from its kept create arguments")
     return _recreate(station, seen.owed)
+
+
+def _prove_gone(station: Station, owed: OwedService) -> None:
+    """Raise `EngineError` if the engine lists what it just did not know: made again beside itself, it would be two."""
+    if any(container.id == owed.container_id for container in station.engine.containers()):
+        raise EngineError(
+            f"the engine said there is no {owed.container_name} ({owed.container_id[:12]}), and lists it",
+            "is the engine well? `docker info`; then run `lanectl recover`",
+        )
 
 
 def _ensure_started(station: Station, seen: SeenService, container_id: str, progress: Progress) -> None:
