@@ -57,7 +57,7 @@ def daemon_killed(exchange: Exchange) -> bool:
         daemon.kill()
         daemon.start()
 
-    exchange.proxy.held(again)
+    exchange.proxy.held(exchange.client, again)
     exchange.upstream.clear()  # that connection died with the daemon
     return exchange.pass_on()
 

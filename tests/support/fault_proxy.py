@@ -195,9 +195,11 @@ class FaultProxy:
         finally:
             self._listen()
 
-    def held(self, meanwhile: Callable[[], object]) -> None:
-        """Be there and silent while this happens, as a socket that systemd listens on for a daemon that starts."""
+    def held(self, waiting: Wire, meanwhile: Callable[[], object]) -> None:
+        """Be there and silent while this happens, as a socket that systemd listens on for a daemon that starts. All
+        connections but this one, which waits in the socket, are the dead daemon's and end with it."""
         self._up.clear()
+        self._cut_all(spare=waiting.socket)
         try:
             meanwhile()
         finally:
@@ -231,10 +233,11 @@ class FaultProxy:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
-    def _cut_all(self) -> None:
+    def _cut_all(self, spare: socket.socket | None = None) -> None:
         for sock in tuple(self._open):
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+            if sock is not spare:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
 
     def _accept(self, listener: socket.socket) -> None:
         while True:

@@ -15,6 +15,7 @@ from lanectl.core.container import Container, Status
 from lanectl.core.journal import SwapState, fold
 from lanectl.engine.docker_probe import PROBE_NAME
 from lanectl.errors import ExitCode
+from lanectl.store.audit import INTENT, OUTCOME, entries
 from lanectl.store.journal import load_all
 from tests.support.aftermath import is_back, serves_alone
 from tests.support.engine_images import REPOSITORY_ROOT
@@ -92,7 +93,7 @@ class Proving:
         self._lanes = lanes or {}
         self._settle = settle
         self._made = 0
-        self._killed = 0
+        self._killed = self._guards_lost = 0
         self._good = False
         self.site: RealSite
         self.production: Container
@@ -103,7 +104,7 @@ class Proving:
             return self.site
         self.close()
         self._made += 1
-        self._killed = 0
+        self._killed = self._guards_lost = 0
         self.site = self._make(self._folder / f"site-{self._made}")
         self.production = self.site.produce(**INSTANT, **self._lanes.get("prod", {}))
         self.site.lane("cand", **INSTANT, **self._lanes.get("cand", {}))
@@ -118,14 +119,17 @@ class Proving:
             ended = self.site.swap(scenario.lane, station=self.site.station(measure=measure), **scenario.wish)
             return self._judged(scenario, int(ended.exit_code), began)
 
-    def as_a_process(self, scenario: Scenario, begin: Callable[[list[str]], int]) -> Survived:
+    def as_a_process(
+        self, scenario: Scenario, begin: Callable[[list[str]], int], *, guard_dies: bool = False
+    ) -> Survived:
         """The same with a real process and its real guard: `begin` runs these words to their end, by a kill perhaps,
-        and returns how it ended."""
+        and returns how it ended. `guard_dies`: its guard may be killed, too."""
         began = time.monotonic()
         with self._careful():
             code = begin(["swap", scenario.lane, "--yes", *scenario.words])
             until(lambda: not self.site.guards(), SOON_S, "the guard has ended")
             self._killed += code == SIGKILLED
+            self._guards_lost = self._guards_without_outcome() if guard_dies else self._guards_lost
             return self._judged(scenario, None if code == SIGKILLED else code, began)
 
     def close(self) -> None:
@@ -153,12 +157,18 @@ class Proving:
         """Exactly what is owed runs, proven, and nothing else is left; every record is whole."""
         until(self.site.ask, SOON_S, "production answers")  # one that no swap touched may come back by its own policy
         self._sweep_probes()
+        killed = self._killed + self._guards_lost
         if fold(self.site.records()).committed:
             assert scenario.wish.get("keep")
-            serves_alone(self.site, f"{self.site.prefix}{scenario.lane}", killed=self._killed)
+            serves_alone(self.site, f"{self.site.prefix}{scenario.lane}", killed=killed)
             self._good = False
         else:
-            is_back(self.site, self.production, killed=self._killed)
+            is_back(self.site, self.production, killed=killed)
+
+    def _guards_without_outcome(self) -> int:
+        """Return how many guards said in the audit what they were about to do and never how it ended."""
+        events = [one["event"] for one in entries(self.site.station().state.audit) if one["command"] == "guard"]
+        return events.count(INTENT) - events.count(OUTCOME)
 
     def _sweep_probes(self) -> None:
         """A probe for CDI devices is no part of a swap: one that is left never ran, the next preflight removes it."""
