@@ -264,6 +264,14 @@ class World:
             held = sum(c.program.gpu_mib for c in self.containers.values() if c.running and device in c.devices)
             return held + sum(mib for until, name, mib in self._memory if name == device and until > now)
 
+    def strand(self, device: str, mib: int, for_s: float) -> None:
+        """Have memory of a device in use for a while, though no process has it."""
+        self._memory.append((self.clock.monotonic() + for_s, device, mib))
+
+    def free_memory(self) -> None:
+        """Give back what no living process has."""
+        self._memory.clear()
+
     def _next_act(self) -> Callable[[], None] | None:
         now = self.clock.monotonic()
         waiting = [c for c in self.containers.values() if c.due and c.frozen_at is None and c.due[0][0] <= now]

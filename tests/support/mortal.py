@@ -10,7 +10,7 @@ that no handler of the code under test acts after its death.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,7 +33,8 @@ class Died(BaseException):
 class Life:
     """One process's life: it dies at its `at`-th append (from 1), `how`, or at its `at`-th effect; 0: never.
 
-    `lines`: what it appended, the line it died at too. `effects`: how many calls changed something.
+    `lines`: what it appended, the line it died at too. `effects`: how many calls changed something. `meanwhile`: what
+    happens to the world right before its n-th append or effect, counted together.
     """
 
     def __init__(self, at: int = 0, how: str = AFTER) -> None:
@@ -42,13 +43,23 @@ class Life:
         self.lines: list[bytes] = []
         self.effects = 0
         self.dead = False
+        self.events = 0
+        self.meanwhile: dict[int, Callable[[], object]] = {}
 
     def must_live(self) -> None:
         if self.dead:
             raise Died
 
+    def event(self) -> None:
+        """Something is about to be appended, or to have an effect."""
+        self.events += 1
+        if self.events in self.meanwhile:
+            self.meanwhile[self.events]()
+        self.must_live()
+
     def append(self, log: AppendLog, line: bytes) -> None:
         self.must_live()
+        self.event()
         self.lines.append(line)
         if self.how == EFFECT or len(self.lines) != self.at:
             AppendLog.append(log, line)
@@ -85,6 +96,8 @@ class MortalEngine(FakeEngine):
     @contextmanager
     def _call(self, call: str, ref: str = "") -> Iterator[None]:
         self._life.must_live()
+        if call in EFFECTS:
+            self._life.event()
         with super()._call(call, ref):
             yield
         if call in EFFECTS:
