@@ -16,9 +16,9 @@ from lanectl.store import process
 from lanectl.store.process import ProcessId
 from lanectl.store.watch import WatchedService
 
-# Needed for what no pidfd shows: a sidecar that is paused while nothing waits for it (else the stall is seen first), and
-# the first process of a server that was started meanwhile. One ask of a daemon costs us 1.5 ms, on a busy machine 4: two
-# containers every two seconds are 0.15 to 0.4 % of a core.
+# Needed for what no pidfd shows: a sidecar that is paused while nothing waits for it (else the stall is first), and
+# the first process of a server that was started meanwhile. An ask costs us 1.5 ms, on a busy machine 4: two containers
+# every two seconds are 0.15 to 0.4 % of a core.
 ASK_EVERY_S = 2.0
 STOPPED = ("T", "t")  # proc(5): stopped by a signal, or by a debugger
 
