@@ -6,10 +6,10 @@ from lanectl.actions.operation import locked
 from lanectl.actions.progress import Progress
 from lanectl.actions.station import Station
 from lanectl.actions.watch_view import WatchView
-from lanectl.actions.watchdog import Guarded, Watchdog
+from lanectl.actions.watchdog import Watchdog
+from lanectl.actions.watching import of_owed
 from lanectl.core.owed import Owed
 from lanectl.errors import ExitCode, LaneError
-from lanectl.site.load import load_lane
 
 LOOK_EVERY_S = 0.25
 
@@ -32,7 +32,7 @@ def follow(station: Station, label: str, progress: Progress) -> WatchView:
     seen = Watchdog.read(station.state, current.server.container_id)
     if seen is None or not (seen.armed or seen.tripped):
         with locked(station):
-            _arm(station, label, current)
+            _arm(station, current)
         progress.note(f"the watchdog of {label} is armed")
     while True:
         seen = look(station, label)
@@ -42,20 +42,12 @@ def follow(station: Station, label: str, progress: Progress) -> WatchView:
         station.clock.sleep(LOOK_EVERY_S)
 
 
-def _arm(station: Station, label: str, current: Owed) -> None:
-    lane = load_lane(station.site, label, public=True)
-    if lane.watchdog is None:
-        raise LaneError(f"lane {label} asks for no watchdog", "add a `watchdog:` block to its spec", ExitCode.USAGE)
-    watchdog = Watchdog(
-        station,
-        Guarded(
-            lane=label,
-            policy=lane.watchdog,
-            services=tuple((service.name, service.container_id) for service in current.services),
-            server=current.server.name,
-            fallback=lane.fallback if lane.watchdog.on_trip == "fallback" else None,
-        ),
-    )
+def _arm(station: Station, current: Owed) -> None:
+    watchdog = of_owed(station, current)
+    if watchdog is None:
+        raise LaneError(
+            f"lane {current.label} asks for no watchdog", "add a `watchdog:` block to its spec", ExitCode.USAGE
+        )
     watchdog.arm()
     watchdog.tighten()
 
