@@ -59,7 +59,7 @@ def test_T35_who_comes_later_is_told_who_holds_the_lock_since_when_and_in_which_
 ) -> None:
     begun = site.begin("swap", "cand", "--yes")
     site.until_record(Kind.BEGIN, "ready:server", swaps=2)
-    for words in (("swap", "cand", "--yes"), ("recover",), ("rollback", "--yes"), ("stop", "--yes")):
+    for words in (("swap", "cand", "--yes"), ("recover",), ("restart", "--yes"), ("stop", "--yes")):
         refused = site.lanectl(*words)
         assert refused.code == ExitCode.BUSY, (words, refused)
         assert all(word in refused.err for word in (f"pid {begun.process.pid}", "since ", "phase READY")), refused

@@ -23,7 +23,7 @@ from tests.support.poll import until
 from tests.support.station import SOON_S, RealSite
 
 SERVER = str(REPOSITORY_ROOT / "tests" / "support" / "instant_server.py")
-INSTANT = {
+INSTANT: dict[str, Any] = {
     "command": ("-I", "-S", SERVER, "--host", "${host}", "--port", "${port}"),
     "faults": "",
     "stop_grace_period": "1s",
