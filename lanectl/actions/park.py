@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from lanectl.core.container import Status
 from lanectl.core.lane import Restart
 from lanectl.core.owed import OwedService
 from lanectl.ports import ContainerEngine
 
 
-def hold(engine: ContainerEngine, service: OwedService) -> dict[str, Any]:
+def hold(engine: ContainerEngine, ref: str, service: OwedService) -> dict[str, Any]:
     """Stop it and keep it from waking by itself; return how it ended. One that is gone is fine.
 
     Raise what the engine raises.
     """
-    if engine.inspect(service.container_id) is None:
+    container = engine.inspect(ref)
+    if container is None:
         return {"how": "gone"}
-    engine.set_restart(service.container_id, Restart())
-    stopped = engine.stop(service.container_id, service.stop_grace_s)
-    return {"how": stopped.how, "seconds": round(stopped.seconds, 3), "exit_code": stopped.exit_code}
+    engine.set_restart(ref, Restart())
+    if container.status is Status.PAUSED:
+        engine.kill(ref)  # what is frozen hears no request to end, however long it is given
+    stopped = engine.stop(ref, service.stop_grace_s)
+    how = "kill" if container.status is Status.PAUSED else stopped.how
+    return {"how": how, "seconds": round(stopped.seconds, 3), "exit_code": stopped.exit_code}
 
 
 def park(engine: ContainerEngine, ref: str, service: OwedService, name: str) -> dict[str, Any]:

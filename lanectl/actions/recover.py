@@ -87,7 +87,7 @@ def _watch_over(station: Station, production: Production, progress: Progress) ->
     except LaneError as error:
         progress.note(f"{error.message}; stopping {owed.label}: nothing serves unwatched")
         for service in reversed(owed.services):
-            hold(station.engine, service)
+            hold(station.engine, service.container_id, service)
         tripped = Tripped(station.clock.wall(), f"unwatched: {error.message}")
         station.record_production(replace(production, tripped=tripped))
         raise LaneError(f"{owed.label} was stopped: {error.message}", error.hint, ExitCode.TRIPPED) from error

@@ -202,8 +202,14 @@ def _retire(scene: _Scene) -> None:
 def _finish_stop(scene: _Scene) -> None:
     scene.walk.released = scene.walk.proven = False
     for name in reversed(scene.move.services):
-        owed, _ = scene.seen(name)
-        scene.back.run(f"stop:{name}", lambda owed=owed: hold(scene.station.engine, owed), scene.walk.attempt)  # type: ignore[misc]
+        owed, container = scene.seen(name)
+        if container is None:
+            raise AssertionError(name)
+
+        def effect(ref: str = container.id, owed: OwedService = owed) -> dict[str, Any]:
+            return hold(scene.station.engine, ref, owed)
+
+        scene.back.run(f"stop:{name}", effect, scene.walk.attempt)
 
 
 def _release(scene: _Scene) -> None:

@@ -101,6 +101,9 @@ def _stop(station: Station, back: WayBack, owed: Owed, progress: Progress) -> No
     for service in reversed(owed.services):
         progress.ticker(f"stopping {service.container_name}")
         try:
-            back.run(f"stop:{service.name}", lambda service=service: hold(station.engine, service))  # type: ignore[misc]
+            back.run(
+                f"stop:{service.name}",
+                lambda service=service: hold(station.engine, service.container_id, service),  # type: ignore[misc]
+            )
         except LaneError as error:
             progress.note(f"{service.container_name}: {error.message}")

@@ -44,7 +44,7 @@ def stop(station: Station, progress: Progress) -> StopReport:
         ended = {}
         for service in reversed(current.services):
             progress.ticker(f"stopping {service.container_name}, at most {service.stop_grace_s:g} s")
-            ended[service.name] = hold(station.engine, service)
+            ended[service.name] = hold(station.engine, service.container_id, service)
         if watchdog is not None:
             watchdog.end()
         conclude(station, "stop", {"lane": current.label, "ended": ended})

@@ -47,7 +47,7 @@ class Act(StrEnum):
     TAKE_OVER = "stop the owner and take over"
     DISCARD = "remove what is not owed"
     RETIRE = "stop a parked lane that runs"
-    STOP = "finish the stop of what is owed"
+    STOP = "stop what is owed, to start it anew"
     RELEASE = "wait for port and memory"
     SETTLE = "give owed containers their names"
     START = "start what is owed"
@@ -94,6 +94,9 @@ def _bring_back(state: SwapState, owed: Owed, observed: Observed) -> Move:
     if asked:
         # The engine may still be at it, whoever asked: what answers now may be killed once it was believed.
         return Move(Act.STOP, f"{', '.join(asked)} was asked to stop and may end at any moment", asked)
+    neither = tuple(seen.owed.name for seen in observed.target if _neither(seen.container))
+    if neither:
+        return Move(Act.STOP, f"{', '.join(neither)} neither serves nor has ended: it must end to be started", neither)
     down = tuple(seen.owed.name for seen in observed.target if not _up(seen.container))
     if down and not observed.released:
         return Move(Act.RELEASE, "port and memory are not proven free yet", down)
@@ -109,6 +112,11 @@ def _bring_back(state: SwapState, owed: Owed, observed: Observed) -> Move:
 
 def _up(container: Container | None) -> bool:
     return container is not None and container.status is Status.RUNNING
+
+
+def _neither(container: Container | None) -> bool:
+    """Neither serving nor ended: it can only be started anew once it is stopped."""
+    return container is not None and container.status in (Status.PAUSED, Status.RESTARTING)
 
 
 def _misnamed(seen: SeenService) -> bool:

@@ -28,9 +28,8 @@ from tests.crash.worlds import KINDS, Kind, run
 from tests.support.fake_engine import ENGINE_ID
 from tests.support.fake_station import FakeSite
 from tests.support.mortal import AFTER, BEFORE, EFFECT, TORN, Died, Life, MortalEngine, live
+from tests.support.quick_disk import QUICK_DISK
 
-# Every record is durable before the next step, so the matrix spends its time in fsync: in memory it is quick.
-QUICK_DISK = Path("/dev/shm")
 # `make test` takes, of every kind, a death after every record and after every effect, beginning with the record at
 # which something first went wrong (what comes before it is another kind's); every TORN_EVERY-th record is also torn,
 # another one for each kind. A death that is followed by an interrupted recovery is sampled: every DOUBLE_EVERY-th of
@@ -47,7 +46,7 @@ Death = tuple[int, str]
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder per case, on a file system in memory where there is one."""
-    root = Path(tempfile.mkdtemp(dir=QUICK_DISK if QUICK_DISK.is_dir() else None))
+    root = Path(tempfile.mkdtemp(dir=QUICK_DISK))
     yield root
     shutil.rmtree(root, ignore_errors=True)
 

@@ -1,0 +1,28 @@
+"""Schedules that once broke a promise, found by the model test, as plain cases."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash.model import Model
+from tests.support.quick_disk import QUICK_DISK
+
+
+@pytest.fixture
+def model() -> Iterator[Model]:
+    folder = Path(tempfile.mkdtemp(dir=QUICK_DISK))
+    patch = pytest.MonkeyPatch()
+    yield Model(folder, patch)
+    patch.undo()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_production_that_somebody_paused_holds_its_own_port(model: Model) -> None:
+    model.swap("prod", keep=True, from_dark=True)
+    model.happens("paused")
+    model.settle()
