@@ -53,6 +53,12 @@ class NotReached(AssertionError):
     """The swap did not make this call."""
 
 
+def shorten_deadlines(patch: pytest.MonkeyPatch) -> None:
+    """Give this process's client its short deadlines."""
+    for (module, name), value in DEADLINES.items():
+        patch.setattr(module, name, value)
+
+
 class FaultSite:
     """One daemon, its proxy, and the site behind it."""
 
@@ -63,8 +69,7 @@ class FaultSite:
         self._proxy = FaultProxy(folder, daemon)
         self._proving = Proving(folder, self._make, LANES, self._proxy.release)
         self._patch = pytest.MonkeyPatch()
-        for (module, name), value in DEADLINES.items():
-            self._patch.setattr(module, name, value)
+        shorten_deadlines(self._patch)
 
     @cached_property
     def cases(self) -> list[Case]:
