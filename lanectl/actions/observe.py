@@ -55,8 +55,9 @@ def _made_again(station: Station, service: OwedService, container: Container) ->
     return _ours(container.labels) == _ours(kept.body.get("Labels") or {})
 
 
-def _ours(labels: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in labels.items() if name.startswith(LABELS)}
+def _ours(labels: Mapping[str, str]) -> list[str | None]:
+    """Return lanectl's own labels: a container has those of its image, too."""
+    return [labels.get(name) for name in LABELS]
 
 
 def _rival(seen: SeenService) -> bool:

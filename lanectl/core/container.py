@@ -11,12 +11,12 @@ from lanectl.core.lane import Restart
 
 # Labels on every container lanectl makes. Names are recorded before use, so a container made by a call whose
 # answer was lost is found by label.
-LABELS = "lanectl."  # what they all begin with
 LABEL_SWAP = "lanectl.swap"
 LABEL_LANE = "lanectl.lane"
 LABEL_ROLE = "lanectl.role"  # the service's name in its lane
 LABEL_SPEC = "lanectl.spec-sha256"
 LABEL_SITE = "lanectl.site"  # the site's id: two sites can share one engine
+LABELS = (LABEL_SWAP, LABEL_LANE, LABEL_ROLE, LABEL_SPEC, LABEL_SITE)
 
 
 class Status(StrEnum):
