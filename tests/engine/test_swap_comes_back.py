@@ -201,6 +201,20 @@ def test_T24_a_port_that_is_let_go_in_time_costs_nothing_but_time(on_local: Real
     is_back(site, production)
 
 
+def test_T24_a_child_that_keeps_productions_port_ends_with_its_container(site: RealSite) -> None:
+    """It has a session of its own and would hold the listening socket for a minute after its server."""
+    production = site.produce(faults="hold-port=60")
+    site.lane("cand")
+    ended = site.swap("cand")
+    assert ended.outcome == "proven", ended.words
+    freed = site.record(Kind.DONE, "free")
+    assert freed is not None
+    assert freed.data["port"] == "free"
+    assert ended.report is not None
+    assert ended.report.timeline.total_s < 60.0
+    is_back(site, production)
+
+
 class _Watched:
     """A prober that tells when somebody asks whether a port can be bound."""
 

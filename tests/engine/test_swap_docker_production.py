@@ -56,6 +56,10 @@ def test_first_use_on_a_machine_that_never_saw_lanectl(on_docker: RealSite, by_h
     assert "hunter2" not in adopted.out + adopted.err
     assert _everything(site, by_hand) == before
 
+    status = site.lanectl("status")
+    assert status.code == ExitCode.OK, status
+    assert "prod" in status.out
+
     planned = site.lanectl("plan", "cand")
     assert planned.code == ExitCode.OK, planned
     assert by_hand.name in planned.out
