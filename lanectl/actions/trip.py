@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from lanectl.actions.watch_post import Post
+from lanectl.actions.watch_priority import give_up_priority
 from lanectl.actions.watched import BY_ENGINE, BY_PIDFD, Watched
 from lanectl.core.codec import from_json, to_json
 from lanectl.core.owed import Tripped
@@ -109,6 +110,12 @@ def trip(post: Post, why: Trip, mode: Mode, epoch: int, lane: Sequence[Watched])
     _keep(post, record)
     post.box.note({"done": int(ExitCode.TRIPPED)})
     return record
+
+
+def follow_up(post: Post, record: TripRecord) -> None:
+    """Carry out the standing order, if there is one; what it starts must not inherit a watchdog's privileges."""
+    give_up_priority()
+    post.after_trip(record)
 
 
 def observe(post: Post, why: Trip, mode: Mode, epoch: int) -> TripRecord:

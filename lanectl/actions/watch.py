@@ -13,7 +13,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lanectl.actions.trip import observe, trip
+from lanectl.actions.trip import follow_up, observe, trip
 from lanectl.actions.watch_eyes import EngineEyes
 from lanectl.actions.watch_post import Post, job_command
 from lanectl.actions.watched import BY_ENGINE, BY_PIDFD, NOT_STARTED, Watched
@@ -138,12 +138,23 @@ class Watcher:
             self._say(self._look(), "the machine is going down" if record is None else f"tripped: {record.reason}")
             if record is None:
                 return ExitCode.OK
-            self._post.after_trip(record)
+            follow_up(self._post, record)
             return ExitCode.TRIPPED
         if verdict.rule is not self._observed:
             self._observed = verdict.rule
             observe(self._post, verdict, self._mode, self._known.epoch)
+        if verdict.rule is Rule.FILE_REPLACED:
+            self._read_new_file()
         return None
+
+    def _read_new_file(self) -> None:
+        """Who only observes goes on with the file that the path names now: its counters are another epoch."""
+        try:
+            new = CounterFile(self._post.spec.counters)
+        except LaneError:
+            return  # removed again: the next look says so
+        self._file.close()
+        self._file, self._known = new, Known(epoch=self._known.epoch + 1)
 
     def _take_in(self) -> None:
         """Take in what the engine said meanwhile. A server that is started again is followed, a sidecar is not."""
@@ -176,7 +187,9 @@ class Watcher:
     def _replace_supervisor(self) -> None:
         """Start another supervisor, which takes us as we are."""
         post = self._post
-        command = job_command(post.state, post.key, "--box-fd", str(post.box.fd), "--watcher", str(os.getpid()))
+        me = self._status.watcher
+        options = ("--box-fd", str(post.box.fd), "--watcher", f"{me.pid}:{me.start_time}")
+        command = job_command(post.state, post.key, *options)
         while self._new_supervisor is None:
             try:
                 pid = post.jobs.start(

@@ -13,30 +13,31 @@ import select
 import signal
 import traceback
 from collections import deque
-from pathlib import Path
 from typing import NoReturn
 
-from lanectl.actions.trip import observe, trip, unfinished
+from lanectl.actions.trip import follow_up, observe, trip, unfinished
 from lanectl.actions.watch import Watcher
 from lanectl.actions.watch_post import WATCHING, Post
+from lanectl.actions.watch_priority import take_priority
 from lanectl.actions.watched import Watched
 from lanectl.core.watch import Known, Mode, Rule, Trip
 from lanectl.errors import ExitCode, LaneError
 from lanectl.probes.first_process import FirstProcess
-from lanectl.store.process import ProcessId, identify, this_process
+from lanectl.store.process import ProcessId, identify, stat, this_process
 
 # A first look comes 10 to 50 ms after the fork. With the wait for a dead or hung watcher, a lane is without looks for
 # about a second at the most; a stall's clock goes on meanwhile.
 READY_WITHIN_S = 1.0
 FIRST_READY_WITHIN_S = 20.0  # it also asks the engine about every container
-HUNG_AFTER_S = 1.0  # 50 looks
+HUNG_AFTER_S = 1.0  # 33 looks
+# One that wants to run and may not is not helped by another that may not either: the machine has too much to do.
+STARVED_AFTER_S = 10.0
+RUNNABLE = "R"  # proc(5)
 LOOK_EVERY_S = 0.5
 # A watcher that dies again and again does not watch: five times in a minute is no accident.
 MOST_DEATHS, WITHIN_S = 5, 60.0
 TRIP_WITHIN_S = 120.0  # the engine's own limit for a kill is a minute
 NOT_READY = "the watcher did not get ready"
-NICE = -10
-OOM_SCORE, SPARED = Path("/proc/self/oom_score_adj"), "-900"  # proc(5): -1000 would be never
 
 
 class Supervisor:
@@ -48,7 +49,8 @@ class Supervisor:
 
     def run(self, ready_fd: int) -> ExitCode:
         """Fork a watcher, write to `ready_fd` that it watches or why it does not, and supervise it."""
-        _prepare()
+        take_priority()
+        gc.freeze()  # what was imported stays: no collection in a watcher has to walk over it
         pid, said = self._fork(first=True, close=ready_fd)
         os.write(ready_fd, said or NOT_READY.encode())
         os.close(ready_fd)
@@ -57,44 +59,52 @@ class Supervisor:
             return ExitCode.FAILED
         # The first words import the log itself, which takes 0.1 s: by now nobody waits, and later forks have it.
         self._post.log.warning("watching", lane=self._post.spec.lane, watcher=pid, enforce=self._post.spec.enforce)
-        return self._supervise(pid)
+        return self._supervise(identify(pid))
 
-    def take_over(self, watcher_pid: int) -> ExitCode:
+    def take_over(self, watcher: ProcessId) -> ExitCode:
         """Supervise a watcher that lives already, in a dead supervisor's place."""
-        _prepare()
-        self._post.log.warning("took over a watcher whose supervisor died", watcher=watcher_pid)
-        return self._supervise(watcher_pid)
+        take_priority()
+        gc.freeze()
+        self._post.log.warning("took over a watcher whose supervisor died", watcher=watcher.pid)
+        return self._supervise(watcher)
 
-    def _supervise(self, pid: int) -> ExitCode:
+    def _supervise(self, watcher: ProcessId | None) -> ExitCode:
         while True:
-            self._await_death(pid)
+            if watcher is not None:
+                self._await_death(watcher)
             noted = self._post.box.noted() or {}
             if "done" in noted:
                 return ExitCode(noted["done"])
-            self._post.log.error("the watcher died; another one takes its place", pid=pid)
+            self._post.log.error("the watcher died; another one takes its place")
             if self._dies_often():
                 return self._kill_lane(f"its watcher died {MOST_DEATHS} times within {WITHIN_S:g} s")
             pid, said = self._fork(first=False)
             if said != WATCHING:
                 _kill(pid)
                 return self._kill_lane(f"its watcher died, and for the next one {said.decode() or NOT_READY}")
+            watcher = identify(pid)
 
-    def _await_death(self, pid: int) -> None:
+    def _await_death(self, identity: ProcessId) -> None:
         """Return once the watcher is dead; one that looks no more is killed."""
-        identity = identify(pid)
-        watcher = FirstProcess.hold(identity) if identity is not None else None
+        watcher, pid = FirstProcess.hold(identity), identity.pid
         began = self._post.clock.monotonic()
         while watcher is not None and not watcher.ended_within(LOOK_EVERY_S):
             looked = self._post.box.last_look()
             last = max(began, looked[0]) if looked is not None else began
-            patience_s = HUNG_AFTER_S if unfinished(self._post) is None else TRIP_WITHIN_S
-            if self._post.clock.monotonic() - last > patience_s:
+            if self._post.clock.monotonic() - last > self._patience_s(pid):
                 self._post.log.error("the watcher looks no more; it is killed", pid=pid)
                 watcher.kill()
         if watcher is not None:
             watcher.close()
         with contextlib.suppress(ChildProcessError):  # one that was taken over is not our child
             os.waitpid(pid, os.WNOHANG)
+
+    def _patience_s(self, pid: int) -> float:
+        """For how long this watcher may look at nothing."""
+        if unfinished(self._post) is not None:
+            return TRIP_WITHIN_S
+        found = stat(pid)
+        return STARVED_AFTER_S if found is not None and found.state == RUNNABLE else HUNG_AFTER_S
 
     def _dies_often(self) -> bool:
         now = self._post.clock.monotonic()
@@ -158,7 +168,7 @@ def _be_watcher(post: Post, supervisor: ProcessId, tell: int, first: bool) -> No
 def _finish(post: Post, verdict: Trip, mode: Mode, epoch: int) -> None:
     record = trip(post, verdict, mode, epoch, [Watched(service) for service in post.services()])
     if record is not None:
-        post.after_trip(record)
+        follow_up(post, record)
 
 
 def _tell(fd: int, words: bytes) -> None:
@@ -171,14 +181,3 @@ def _tell(fd: int, words: bytes) -> None:
 def _kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)  # our own child, not waited for: the pid is still its own
-
-
-def _prepare() -> None:
-    """No signal but SIGKILL ends a watch; and when memory or processor time is short, others go without first."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, NICE)
-    with contextlib.suppress(OSError):
-        OOM_SCORE.write_text(SPARED)
-    gc.freeze()  # what was imported stays: no collection in a watcher has to walk over it

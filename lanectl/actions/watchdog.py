@@ -156,9 +156,14 @@ class Watchdog:
     def _await_armed(self, told: int) -> None:
         readable, _, _ = select.select([told], [], [], ARMED_WITHIN_S)
         said = os.read(told, select.PIPE_BUF) if readable else b""
-        if said != WATCHING:
-            words = said.decode(errors="replace") or f"it did not start within {ARMED_WITHIN_S:g} s"
-            raise self._refusal(words)
+        if said == WATCHING:
+            return
+        silent = self._last_words() if readable else f"it did not start within {ARMED_WITHIN_S:g} s"
+        raise self._refusal(said.decode(errors="replace") or silent)
+
+    def _last_words(self) -> str:
+        lines = self._files.log.read_text(errors="replace").strip().splitlines() if self._files.log.exists() else []
+        return f"it ended before it watched: {lines[-1] if lines else 'it said nothing'}"
 
     def _give(self, wish: Wish, services: tuple[WatchedService, ...]) -> None:
         """Give an order and wait until it is followed. Raise `_Ended` when there is nobody any more to follow it."""

@@ -48,16 +48,18 @@ def watchdog(
     key: Annotated[str, typer.Argument(metavar="KEY")],
     ready_fd: Annotated[int | None, typer.Option(help="Told when the watcher watches, or why it does not.")] = None,
     box_fd: Annotated[int | None, typer.Option(help="The black box of the watcher that is taken over.")] = None,
-    watcher: Annotated[int | None, typer.Option(help="The pid of the watcher that is taken over.")] = None,
+    watcher: Annotated[str | None, typer.Option(help="PID:START_TIME of the watcher that is taken over.")] = None,
 ) -> int:
     """Supervise a lane's watcher. Started by lanectl itself."""
     from lanectl import wiring
     from lanectl.actions.watch_supervisor import Supervisor
+    from lanectl.store.process import ProcessId, boot_id
 
     post = wiring.build_watch_post(options.settings(context), key, box_fd)
     supervisor = Supervisor(post)
     if watcher is not None:
-        return supervisor.take_over(watcher)
+        pid, _, start_time = watcher.partition(":")
+        return supervisor.take_over(ProcessId(int(pid), int(start_time), boot_id()))
     if ready_fd is None:
         raise typer.BadParameter("it is needed for a new watcher", param_hint="--ready-fd")
     return supervisor.run(ready_fd)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -146,16 +147,30 @@ def test_a_trip_that_its_watcher_did_not_live_to_finish_is_finished_by_the_next_
     post.box.note({"trip": to_json(LATE), "mode": "serving", "epoch": 7})
     assert unfinished(post) == (LATE, Mode.SERVING, 7)
     local.engine.kill("server")
-    with subprocess.Popen([sys.executable, "-c", ""]) as dead:
-        pass
     command = [sys.executable, "-m", "lanectl", "--site", str(local.root.parent), "watchdog", KEY]
-    command += ["--box-fd", str(post.box.fd), "--watcher", str(dead.pid)]
+    command += ["--box-fd", str(post.box.fd), "--watcher", f"{os.getpid()}:1"]  # a pid that is somebody else's by now
     done = subprocess.run(command, pass_fds=[post.box.fd], timeout=SOON_S, check=False)
     assert done.returncode == ExitCode.TRIPPED
     record = post.files.tripped()
     assert record is not None
     assert (record.rule, record.epoch, record.counters) == (Rule.TIMEOUT, 7, LATE.counters)
     assert all_dead(local)
+
+
+def test_what_a_trip_starts_is_an_ordinary_process_again() -> None:
+    """A fallback's swap, and the lane it boots, must not ignore signals, go before others, or outlive a shortage."""
+    code = (
+        "import os, signal, subprocess\n"
+        "from lanectl.actions.watch_priority import give_up_priority, take_priority\n"
+        "def seen():\n"
+        "    script = 'trap > /dev/null; nice; cat /proc/self/oom_score_adj; grep SigIgn /proc/self/status'\n"
+        "    print(subprocess.run(['sh', '-c', script], capture_output=True, text=True).stdout.split())\n"
+        "seen(); take_priority(); seen(); give_up_priority(); seen()\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    before, preferred, after = said.splitlines()
+    assert preferred != before
+    assert after == before
 
 
 def test_lines_that_several_processes_write_to_the_audit_at_once_are_all_there_and_chained(tmp_path: Path) -> None:

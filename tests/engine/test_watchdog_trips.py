@@ -241,6 +241,18 @@ def test_a_watchdog_that_only_observes_records_and_kills_nobody(on_local: RealSi
         assert [(one["outcome"], one["rule"]) for one in written] == [("observed", "stall")], "said once, not each look"
 
 
+def test_who_only_observes_goes_on_with_the_file_that_replaced_the_counters(on_local: RealSite) -> None:
+    with counter_lane(on_local, mode="observe") as lane:
+        lane.boot()
+        lane.load()
+        replace_file(lane)
+        until(lambda: lane.files.observed() is not None, SOON_S, "the new file is recorded")
+        with lane.path.open("r+b") as file:
+            file.write(WORDS.pack(9, 9, 0, 0, 0, 0, 7))
+        until(lambda: lane.view().waits == 7, SOON_S, "the new file's counters are read")
+        assert lane.view().armed
+
+
 def test_a_trip_of_production_is_in_its_record(local: CounterLane) -> None:
     state = local.station.state
     production.save(state.production, Production(current=current(local)))
