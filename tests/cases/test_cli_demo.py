@@ -37,7 +37,7 @@ def test_a_newcomer_sees_the_whole_job_and_can_go_on_playing(root: Path) -> None
     done = _lanectl(*site, "demo")
     assert done.code == 0, done.err
     for words in (
-        "pg61 is restored and serving: it answered a real request.",
+        "v25 is restored and serving: it answered a real request.",
         "measured over HTTP, profile quick",
         "1 stream, prompt set A / set B",
         "Try next:",
@@ -45,11 +45,9 @@ def test_a_newcomer_sees_the_whole_job_and_can_go_on_playing(root: Path) -> None
         f"lanectl --site {root} demo --stop",
     ):
         assert words in done.out
-    dark = float(re.findall(r"^  dark time +([\d.]+) ", done.out, re.MULTILINE)[0])
-    seen = float(re.findall(r"^  a client saw +([\d.]+) ", done.out, re.MULTILINE)[0])
-    assert dark > 0
-    # The client asks every 25 ms; the order to stop comes before its last good answer, or up to that long after it.
-    assert abs(dark - seen) < 1.0
+    told = dict(re.findall(r"^  (MEASURED|dark time|a client saw) +([\d.]+)", done.out, re.MULTILINE))
+    # Production is down at least while the candidate is measured; both must have seen that.
+    assert min(float(told["dark time"]), float(told["a client saw"])) >= float(told["MEASURED"]) > 0
     assert f"$ lanectl --site {root} swap gracetier --measure --profile quick --yes" in done.err
 
     again = _lanectl(*site, "demo", "--json")
@@ -58,13 +56,13 @@ def test_a_newcomer_sees_the_whole_job_and_can_go_on_playing(root: Path) -> None
     assert said["client"]["answers"] > 0
     assert "--keep" not in again.err, "production serves already"
     status = json.loads(_lanectl(*site, "status", "--json").out)
-    assert (status["production"], status["exit_code"]) == ("pg61", 0)
+    assert (status["production"], status["exit_code"]) == ("v25", 0)
 
     assert _lanectl(*site, "stop", "--yes").code == 0
     third = _lanectl(*site, "swap", "gracetier", "--yes")
     assert third.code == ExitCode.REFUSED, "nothing serves: there is no baseline"
     stopped = _lanectl(*site, "demo", "--stop")
-    assert (stopped.code, "containers stopped and removed: 1" in stopped.out) == (0, True)
+    assert (stopped.code, "containers stopped and removed: 2" in stopped.out) == (0, True)
     assert not list((root / "state" / "local" / "names").iterdir())
 
 
