@@ -17,6 +17,7 @@ from lanectl.actions.operation import locked
 from lanectl.actions.station import Station
 from lanectl.actions.status import status
 from lanectl.actions.unfinished import refuse_unfinished
+from lanectl.actions.watching import of_owed
 from lanectl.core.container import LABEL_SITE
 from lanectl.core.lane import DEFAULT_STOP_GRACE_S
 from lanectl.core.owed import Production
@@ -135,10 +136,18 @@ def take_down(station: Station) -> int:
         raise LaneError(f"{station.site.root} was not made by `lanectl demo`", "`lanectl stop` stops production")
     with locked(station):
         refuse_unfinished(station)
+        current = station.production().current
+        watchdog = of_owed(station, current) if current else None
+        if watchdog is not None:
+            watchdog.stand_by()
         containers = station.engine.containers({LABEL_SITE: station.site.id})
         for container in containers:
             station.engine.stop(container.id, DEFAULT_STOP_GRACE_S)
             station.engine.remove(container.id)
+        if watchdog is not None:
+            watchdog.end()
+        for path in current.shm if current else ():
+            Path(path).unlink(missing_ok=True)
         station.record_production(Production())
     return len(containers)
 

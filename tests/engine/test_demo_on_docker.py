@@ -26,7 +26,7 @@ def _lanectl(engine: DockerEngine, root: Path, *words: str) -> subprocess.Comple
 @pytest.fixture
 def root(docker_engine: DockerEngine, tmp_path: Path) -> Iterator[Path]:
     taken = {name for one in call(docker_engine.url, "GET", "/containers/json?all=1") for name in one["Names"]}
-    if {"/demo-pg61", "/demo-gracetier"} & taken:
+    if {"/demo-v25", "/demo-v25-sidecar", "/demo-gracetier"} & taken:
         pytest.skip("a demo of somebody's is on this engine: its container names are taken")
     yield tmp_path / "demo"
     _lanectl(docker_engine, tmp_path / "demo", "demo", "--stop")
@@ -36,9 +36,9 @@ def test_the_demo_runs_in_containers_and_leaves_only_production(docker_engine: D
     done = _lanectl(docker_engine, root, "demo", "--docker", "--yes", "--json")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
-    assert (said["swap"]["outcome"], said["swap"]["restored"]) == ("measured", "pg61")
-    container = call(docker_engine.url, "GET", "/containers/demo-pg61/json")
+    assert (said["swap"]["outcome"], said["swap"]["restored"]) == ("measured", "v25")
+    container = call(docker_engine.url, "GET", "/containers/demo-v25/json")
     assert container["State"]["Running"]
     assert container["Image"].startswith("sha256:")
     stopped = _lanectl(docker_engine, root, "demo", "--stop", "--json")
-    assert json.loads(stopped.stdout)["removed"] == 1
+    assert json.loads(stopped.stdout)["removed"] == 2
