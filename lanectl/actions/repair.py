@@ -11,7 +11,7 @@ from lanectl.core.journal import DamagedJournal, Kind, NeverOpened, Salvage, sal
 from lanectl.core.swap import Phase
 from lanectl.errors import Dark
 from lanectl.store.files import explained, read_bytes, sync_dir
-from lanectl.store.journal import Journal, load
+from lanectl.store.journal import Journal, is_closed, load
 
 ASIDE = "journal.damaged.jsonl"
 FRESH = "journal.repaired.jsonl"
@@ -24,6 +24,8 @@ def repair_damaged(station: Station, progress: Progress) -> None:
     """
     for swap in station.state.swap_ids():
         path = station.state.journal(swap)
+        if is_closed(path):
+            continue  # it owes nothing any more, whatever became of its earlier lines
         try:
             load(path)
         except NeverOpened:

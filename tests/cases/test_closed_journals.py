@@ -54,3 +54,16 @@ def test_a_thousand_closed_swaps_are_not_read_in_full(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr("lanectl.store.journal.read_bytes", never)
     assert open_swaps(site.station()) == ()
+
+
+def test_a_closed_journal_that_was_damaged_is_not_restored_from(tmp_path: Path) -> None:
+    site = FakeSite(tmp_path)
+    site.produce()
+    site.lane("cand")
+    assert site.swap("cand").outcome == "proven"
+    before = site.seen("prod")
+    path = site.station().state.journal(site.station().state.swap_ids()[0])
+    lines = path.read_bytes().split(b"\n")
+    path.write_bytes(b"\n".join([lines[0], *lines[2:]]))
+    assert site.recover().nothing
+    assert site.seen("prod") == before
