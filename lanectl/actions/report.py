@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lanectl.actions.close import BROUGHT_BACK
 from lanectl.actions.station import Station
 from lanectl.actions.timeline import Timeline, timeline
 from lanectl.core.journal import Failure, Kind, Record, fold
@@ -57,6 +58,8 @@ def report_of(station: Station, records: Sequence[Record], outcome: str, notices
     elif state.failure is not None:
         gated = state.failure.step.startswith(f"{GATE_STEP}:")
         exit_code = ExitCode.FAILED if gated else ExitCode.CANDIDATE
+    elif outcome.startswith(Outcome.RECOVERED) and state.kind not in BROUGHT_BACK:
+        exit_code = ExitCode.CANDIDATE  # it died on the way, and another process brought back what was owed
     elif state.done.get("measure", {}).get("void"):
         exit_code = ExitCode.FAILED  # the candidate stayed up, and some of its numbers do not count
     return SwapReport(
