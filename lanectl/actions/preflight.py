@@ -267,6 +267,20 @@ def _runs(case: _Case, container_id: str) -> bool:
     return any(container.id == container_id and container.active for container in case.containers)
 
 
+def _names(case: _Case) -> Iterator[Problem]:
+    """What is kept gets its own name after the commit, when it is too late to find that somebody else has it."""
+    if not case.keep:
+        return
+    for service in case.lane.services:
+        for container in case.containers:
+            if container.name == service.container_name and container.id not in case.owned():
+                yield Problem(
+                    f"services.{service.name}.container_name",
+                    f"{container.name} is the name of another container ({container.id[:12]}, {container.status})",
+                    hint=f"`docker rename {container.name} {container.name}.old`, or remove it if nobody needs it",
+                )
+
+
 def _one_lane_a_gpu(case: _Case) -> Iterator[Problem]:
     """A running stranger with one of the candidate's devices would share the GPU with it."""
     wanted = {device.qualified for service in case.lane.services for device in service.devices}
@@ -346,6 +360,7 @@ _CHECKS: tuple[Callable[[_Case], Iterator[Problem]], ...] = (
     _secrets,
     _ports,
     _production_serves,
+    _names,
     _one_lane_a_gpu,
     _host,
     _recover_unit,

@@ -127,6 +127,7 @@ class Model:
         self._images = dict(self.site.world.images)
         self._unfinished_stop = False
         self._strange = False  # somebody else changed containers since the last settlement
+        self.aside: set[str] = set()  # ids of containers that a person took out of lanectl's hands
 
     # Commands
 
@@ -182,6 +183,7 @@ class Model:
             return None
         self._tell("adopt", trouble)
         for one in tuple(self.site.world.containers.values()):
+            self.aside.add(one.id)
             if one.status in ("running", "paused", "restarting"):
                 self.site.engine.kill(one.id)
         made = self.site.by_hand(HAND, HostConfig={"NetworkMode": "host"})
@@ -232,7 +234,7 @@ class Model:
         assert error is None, f"{error}: {error.hint}"
         if self._unfinished_stop or (self.book.desired == STOPPED and self._running(self._current())):
             assert self.stop() is None
-        holds(self.site)
+        holds(self.site, self.aside)
         production_is(self.site, self.book.current, self.book.previous)
         assert (self._on_disk("desired") or SERVING) == self.book.desired
         before = picture(self.site)
@@ -455,7 +457,8 @@ def _starts(model: Model, pick: int) -> None:
 def _renames(model: Model, pick: int) -> None:
     one = _picked(model, pick, lambda one: not one.running)
     if one is not None:
-        one.name = f"{one.born_name}-renamed"
+        one.name = f"renamed-{one.id[:12]}"
+        model.aside.add(one.id)
 
 
 def _prunes(model: Model, pick: int) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lanectl.errors import ExitCode
 from tests.crash.model import Model
 from tests.support.quick_disk import QUICK_DISK
 
@@ -25,4 +26,15 @@ def model() -> Iterator[Model]:
 def test_production_that_somebody_paused_holds_its_own_port(model: Model) -> None:
     model.swap("prod", keep=True, from_dark=True)
     model.happens("paused")
+    model.settle()
+
+
+def test_a_name_that_another_container_has_refuses_a_swap_that_would_keep_it(model: Model) -> None:
+    """Found after the commit, it would leave nothing to serve: neither lane could have the name."""
+    model.swap("prod", keep=True, from_dark=True)
+    model.adopt()
+    refused = model.swap("prod", keep=True)
+    assert refused is not None
+    assert refused.exit_code is ExitCode.REFUSED
+    assert "docker rename prod" in str(refused)
     model.settle()
