@@ -46,13 +46,10 @@ CASES = {
 
 # What an engine's own state has no part in is proven on the quick one; `make test-full` does all on both.
 ON_DOCKER_TOO = ("stopping", "booting", "coming_back")
-EACH = [
-    *(pytest.param("local", name, id=f"{name}-local") for name in CASES),
-    *(
-        pytest.param("docker", name, id=f"{name}-docker", marks=() if name in ON_DOCKER_TOO else pytest.mark.slow)
-        for name in CASES
-    ),
-]
+EACH = [pytest.param("local", name, id=f"{name}-local") for name in CASES]
+for name in CASES:
+    marks = [pytest.mark.engine] if name in ON_DOCKER_TOO else [pytest.mark.engine, pytest.mark.slow]
+    EACH.append(pytest.param("docker", name, id=f"{name}-docker", marks=marks))
 
 
 @pytest.mark.parametrize(("site", "name"), EACH, indirect=["site"])
@@ -67,7 +64,6 @@ def test_T36_production_is_back_when_lanectl_is_killed_while(site: RealSite, nam
     begun.process.kill()
     assert site.until_closed() == case.outcome
     is_back(site, production, killed=1)
-    assert site.swap("cand@none").exit_code is ExitCode.USAGE, "the lock is free"
     if name == "stopping":
         # The engine was told to stop that run and may still be at it: it must not be the one that is relied on.
         assert site.seen(production.id).started_at != production.started_at
@@ -80,7 +76,7 @@ def test_T36_once_committed_the_candidate_is_what_comes_back(site: RealSite) -> 
     site.until_record(Kind.COMMITTED, swaps=2)
     begun.process.kill()
     assert site.until_closed() == "promoted"
-    serves_alone(site, f"{site.prefix}cand", killed=1 if begun.process.wait() == -signal.SIGKILL else 0)
+    serves_alone(site, f"{site.prefix}cand", killed=1)
     assert not site.seen(old.id).running
 
 

@@ -48,7 +48,7 @@ def untouched(site: SwapSite, *before: Container, beside: Iterable[str] = ()) ->
 
 def records_are_whole(site: SwapSite, killed: int = 0) -> None:
     """Assert that no swap is open, the lock is free, and the audit's chain holds, with an outcome for every intent but
-    those of commands that were killed."""
+    those of at most so many commands that were killed (one may have written it just before)."""
     station = site.station()
     opened = [swap for swap in station.state.swap_ids() if load(station.state.journal(swap)).closed is None]
     assert not opened, [records(station.state.journal(swap))[-1] for swap in opened]
@@ -57,4 +57,4 @@ def records_are_whole(site: SwapSite, killed: int = 0) -> None:
     assert lines > 0
     assert not problems
     events = [entry["event"] for entry in entries(station.state.audit)]
-    assert events.count(INTENT) - events.count(OUTCOME) == killed, events
+    assert 0 <= events.count(INTENT) - events.count(OUTCOME) <= killed, events
