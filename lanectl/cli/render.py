@@ -7,17 +7,30 @@ import errno
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
-from lanectl.errors import CandidateFailed, LaneError, Refused, SpecError
+from lanectl.errors import CandidateFailed, ExitCode, LaneError, Refused, SpecError
 
 FORMAT = 1  # of every JSON object on stdout
 NOBODY_READS = (errno.EPIPE, errno.EIO, errno.EBADF)  # `| head` has ended; the terminal is gone; stdout was closed
 TAIL_LINES = 15
 
 
+class Unwritten(LaneError):
+    """The result could not be written, to a full disk say: who reads it must not take it for whole."""
+
+    exit_code = ExitCode.FAULT
+
+
 def prepare() -> None:
-    """Make both streams able to take any text, whatever the locale: what they cannot show is escaped."""
+    """Make both streams able to take any text, whatever the locale: what they cannot show is escaped.
+
+    Where a stream was closed before the start, nothing else may come to be its descriptor.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  as long as the process
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -25,7 +38,7 @@ def prepare() -> None:
 
 
 def out(text: str = "") -> None:
-    """Print a line of the result. That nobody reads any more is no error."""
+    """Print a line of the result. That nobody reads any more is no error. Raise `Unwritten` for a full disk."""
     _write(sys.stdout, text + "\n")
 
 
@@ -80,9 +93,12 @@ def lines(texts: Sequence[str]) -> None:
 
 def failure(error: LaneError, *, as_json: bool) -> None:
     """Print what went wrong and what to run next: text on stderr, or a JSON error object on stdout."""
-    if as_json:
-        emit({"error": error_json(error), "exit_code": int(error.exit_code)})
-        return
+    if as_json and not isinstance(error, Unwritten):
+        try:
+            emit({"error": error_json(error), "exit_code": int(error.exit_code)})
+            return
+        except Unwritten:
+            pass  # stderr is what is left
     if isinstance(error, Refused):
         err("refused, nothing was touched:")
     if isinstance(error, Refused | SpecError):
@@ -117,9 +133,9 @@ def _write(stream: TextIO, text: str) -> None:
         stream.write(text)
         stream.flush()
     except OSError as error:
-        if error.errno not in NOBODY_READS:
-            raise
         _silence(stream)
+        if stream is sys.stdout and error.errno not in NOBODY_READS:
+            raise Unwritten(f"the result could not be written: {error.strerror}") from error
     except ValueError:  # a closed stream
         pass
 

@@ -22,8 +22,8 @@ def show(report: SwapReport, settings: Settings) -> int:
             render.emit({**to_json(report), "exit_code": int(report.exit_code)})
         else:
             _show(report, f"lanectl --site {settings.site}" if settings.site else "lanectl")
-    except OSError as error:
-        render.err(f"the report could not be written: {error.strerror}; it is in {report.folder}")
+    except render.Unwritten as error:
+        render.err(f"{error.message}; it is in {report.folder}")
     return report.exit_code
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from lanectl.actions.status import StatusReport
     from lanectl.settings import Settings
 
+LONGEST_TIMEOUT_S = 24 * 3600.0  # a day: no completion takes so long, and the clock's arithmetic holds
+
 
 def status(context: typer.Context) -> int:
     """Say what serves, and whether it answers a real request.
@@ -108,8 +110,8 @@ def health(
     Exit code 0 well or in a swap that is in time, 1 down or wrong, 5 DARK, 7 cannot tell, 8 tripped.
     """
     settings = options.settings(context)
-    if timeout is not None and timeout <= 0:
-        raise LaneError("--timeout must be above 0")
+    if timeout is not None and not 0 < timeout <= LONGEST_TIMEOUT_S:  # nan is neither
+        raise LaneError(f"--timeout must be above 0 and at most {LONGEST_TIMEOUT_S:.0f}")
     key = _api_key(api_key_env)
     if "://" in what:
         report = _url(what, model, key, timeout)

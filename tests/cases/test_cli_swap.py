@@ -129,7 +129,17 @@ def test_a_report_that_cannot_be_written_does_not_change_the_exit_code(site: Rea
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     assert done.returncode == ExitCode.CANDIDATE
-    assert "the report could not be written: No space left on device" in done.stderr
+    assert "the result could not be written: No space left on device" in done.stderr
+    is_back(site, production)
+
+
+def test_a_terminal_that_takes_no_words_any_more_changes_neither_the_swap_nor_its_exit_code(
+    site: RealSite, production: Container
+) -> None:
+    argv = [sys.executable, "-m", "lanectl", "--site", str(site.root), "swap", "dies", "--yes"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(argv, stdout=full, stderr=full, timeout=60, check=False)
+    assert done.returncode == ExitCode.CANDIDATE
     is_back(site, production)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -120,6 +122,25 @@ def test_a_traceback_that_cannot_be_kept_changes_nothing_else(
     assert (ended.code, "could not be kept" in ended.err) == (ExitCode.FAULT, True)
 
 
+@pytest.mark.parametrize("words", [["schema"], ["schema", "--json"], ["stauts", "--json"]], ids=" ".join)
+def test_a_full_disk_under_the_output_is_told_on_stderr_and_is_no_success(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "lanectl", *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == (ExitCode.USAGE if "stauts" in words else ExitCode.FAULT)
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+    if "stauts" not in words:
+        assert "the result could not be written: No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_were_closed_before_the_start_are_as_if_nobody_read_them(closed: str) -> None:
+    done = subprocess.run(["sh", "-c", f'"$0" -m lanectl schema {closed}', sys.executable], check=False)
+    assert done.returncode == ExitCode.OK
+
+
 def test_ctrl_c_is_130(lanectl: CommandLine, raising: Callable[[BaseException], None]) -> None:
     raising(KeyboardInterrupt())
     ended = lanectl("status")
@@ -140,6 +161,8 @@ def test_ctrl_c_is_130(lanectl: CommandLine, raising: Callable[[BaseException], 
         ["logs", "-n", "-1"],
         ["health", "http://x", "--timeout", "soon"],
         ["health", "http://x", "--timeout", "0"],
+        ["health", "http://x", "--timeout", "nan"],
+        ["health", "http://x", "--timeout", "1e300"],
         ["health", "http://x", "--api-key-env", "NO_SUCH_VARIABLE_HERE"],
         ["health", "ftp://x"],
         ["swap", "a", "--profile", "general"],
