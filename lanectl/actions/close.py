@@ -10,11 +10,12 @@ from lanectl.actions.record import record_production
 from lanectl.actions.station import Station
 from lanectl.actions.steps import WayBack
 from lanectl.core.container import Container
+from lanectl.core.health import another_run
 from lanectl.core.journal import Kind, SwapState
 from lanectl.core.owed import OwedService, Tripped
 from lanectl.core.recovery import Observed
 from lanectl.core.swap import Outcome, Phase, followers, outcome_text
-from lanectl.errors import LaneError, Unfinished, Unreachable
+from lanectl.errors import EngineError, LaneError, Unfinished, Unreachable
 from lanectl.store.journal import Journal
 
 CURE = "cure the cause, then run `lanectl recover`"
@@ -35,8 +36,8 @@ def close_swap(
 
     production.json is written before the closing record: a death between the two is closed again by a recovery. Raise
     `Unfinished` when either could not be written, unless nothing was touched. Raise `LaneError` when a restart policy
-    could not be given back: look again, it may run no more. On the `last_try` that is told and stops nothing, unless
-    the engine is away.
+    could not be given back, or what was proven runs no more: look again. On the `last_try` a policy that could not be
+    given back is told and stops nothing, unless the engine is away.
     """
     state = journal.state
     if observed.tripped is not None and not refused:
@@ -108,3 +109,13 @@ def _give_back(station: Station, container: Container, owed: OwedService, last_t
             raise
         # It was proven again and again; its policy only matters at the next reboot, which recover covers too.
         station.log.warning("restart policy not given back", container=container.name, error=error.message)
+    if container.restart != owed.restart:
+        _still_the_proven_run(station, container)
+
+
+def _still_the_proven_run(station: Station, proven: Container) -> None:
+    """Raise `EngineError` unless this very run goes on: the call may have waited for an engine that died, and with it
+    what had no policy yet."""
+    now = station.engine.inspect(proven.id)
+    if now is None or not now.running or another_run(proven, now):
+        raise EngineError(f"{proven.name} was proven, and then did not stay up while it got its restart policy back")
