@@ -7,22 +7,21 @@ asks the engine is a thread of its own.
 from __future__ import annotations
 
 import math
-import os
 import select
-import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lanectl.actions.trip import follow_up, observe, trip
 from lanectl.actions.watch_eyes import EngineEyes
-from lanectl.actions.watch_post import Post, job_command
-from lanectl.actions.watched import BY_ENGINE, BY_PIDFD, NOT_STARTED, Watched
+from lanectl.actions.watch_orders import Orders, kills, unkillable
+from lanectl.actions.watch_post import Post
+from lanectl.actions.watch_succession import Succession
+from lanectl.actions.watched import Watched
 from lanectl.core.watch import Hold, Known, Mode, NewEpoch, Rule, Sample, Sidecar, Trip, judge
 from lanectl.errors import ExitCode, LaneError
 from lanectl.probes.counters import CounterFile
-from lanectl.probes.first_process import FirstProcess
-from lanectl.store.process import ProcessId, identify, this_process
-from lanectl.store.watch import Order, Status, Wish
+from lanectl.store.process import ProcessId, this_process
+from lanectl.store.watch import Status, Wish
 
 # A stall is seen to begin at most one look late, and its end falls on a look of its own (`Hold.deadline`): so the kill
 # follows the deadline by at most 30 ms and a wake-up, within the 50 ms asked for. 33 looks a second at about 0.2 ms of
@@ -30,21 +29,9 @@ from lanectl.store.watch import Order, Status, Wish
 LOOK_EVERY_S = 0.03
 NOTE_EVERY_S = 0.1  # what a successor may have to find out again
 SAY_EVERY_S = 0.5
-ORDERS_EVERY_S = 0.05
-# An order is followed at once unless the engine has to say something first, and then it is asked at once.
-ORDER_WITHIN_S = 5.0
-SUPERVISOR_AGAIN_S = 5.0  # between two tries to start another supervisor
+ENGINE_WITHIN_S = 5.0  # an engine that has not answered by then is not counted on
 MS = 1000
 WORST_FIRST = (Sidecar.GONE, Sidecar.PAUSED, Sidecar.UNKNOWN, Sidecar.RUNNING)
-CAN_KILL = (BY_PIDFD, BY_ENGINE, NOT_STARTED)
-
-
-@dataclass
-class _Asked:
-    """An order that is not answered yet, and since when."""
-
-    order: Order
-    since: float
 
 
 class Watcher:
@@ -60,16 +47,13 @@ class Watcher:
         self._known = remembered[1] if remembered else Known()
         self._mode = Mode.BOOT
         self._observed: Rule | None = None
-        self._control = str(post.files.control)
-        self._stamp = (0, 0)
-        self._asked: _Asked | None = None
         self._replaced = False
-        self._supervisor = FirstProcess.hold(supervisor)
-        self._new_supervisor: ProcessId | None = None
         self._eyes = EngineEyes(post.engine, post.clock, post.spec.services)
         self._rounds = 0
-        self._next_look = self._next_note = self._next_word = self._next_order = self._now()
+        self._orders = Orders(post, self._lane, self._eyes)
         self._status = Status(self._mode, this_process(), supervisor, self._now())
+        self._succession = Succession(post, supervisor, self._status.watcher)
+        self._next_look = self._next_note = self._next_word = self._now()
 
     def arm(self, *, first: bool) -> None:
         """Get ready, and prove that the lane can be seen and killed. Raise `LaneError` saying what cannot be.
@@ -79,9 +63,9 @@ class Watcher:
         """
         self._eyes.start()
         if first:
-            self._eyes.wait_for_all(ORDER_WITHIN_S)
+            self._eyes.wait_for_all(ENGINE_WITHIN_S)
             self._take_in()
-            problem = self._self_test(since=0.0)
+            problem = self._look().unreadable or unkillable(kills(self._lane, since=0.0))
             if problem:
                 raise LaneError(f"the watchdog of {self._post.spec.lane} cannot be armed: {problem}")
         else:
@@ -112,7 +96,7 @@ class Watcher:
             self._post.log.warning("the counters began anew", epoch=verdict.epoch, before=str(verdict.before))
         else:
             self._hold(verdict)
-        self._obey(sample)
+        self._obey(sample.at)
         over = self._over()
         if over or sample.at >= self._next_word:
             self._say(sample, over)
@@ -162,10 +146,7 @@ class Watcher:
             self._rounds = self._eyes.rounds
             for watched in self._lane:
                 watched.look(self._eyes.seen(watched.name), follow=watched is self._server)
-        if self._new_supervisor is not None:
-            self._supervisor = FirstProcess.hold(self._new_supervisor)
-            self._status = replace(self._status, supervisor=self._new_supervisor)
-            self._new_supervisor = None
+        self._succession.look()
 
     def _sleep(self) -> None:
         """Wait for the next look, or for the end of a process that matters."""
@@ -173,89 +154,25 @@ class Watcher:
         poll = select.poll()
         for fd in held:
             poll.register(fd, select.POLLIN)
-        if self._supervisor is not None:
-            poll.register(self._supervisor.fd, select.POLLIN)
+        if self._succession.fd is not None:
+            poll.register(self._succession.fd, select.POLLIN)
         left_ms = math.ceil((self._next_look - self._now()) * MS)
         for fd, _ in poll.poll(max(0, left_ms)):
             if fd in held:
                 held[fd].ended()
             else:
-                self._supervisor = None
-                self._status = replace(self._status, supervisor=None)
-                threading.Thread(target=self._replace_supervisor, name="start a supervisor", daemon=True).start()
+                self._succession.ended()
 
-    def _replace_supervisor(self) -> None:
-        """Start another supervisor, which takes us as we are."""
-        post = self._post
-        me = self._status.watcher
-        options = ("--box-fd", str(post.box.fd), "--watcher", f"{me.pid}:{me.start_time}")
-        command = job_command(post.state, post.key, *options)
-        while self._new_supervisor is None:
-            try:
-                pid = post.jobs.start(
-                    command, name=f"lanectl-watch-{post.key}", keep_fds=(post.box.fd,), log_path=str(post.files.log)
-                )
-                self._new_supervisor = identify(pid)
-            except LaneError as error:
-                post.log.error("no supervisor can be started; watching goes on", error=error.message)
-            if self._new_supervisor is None:
-                post.clock.sleep(SUPERVISOR_AGAIN_S)
-
-    def _obey(self, sample: Sample) -> None:
-        """Read a new order, and answer the one that is open as soon as it can be answered."""
-        if sample.at >= self._next_order:
-            self._next_order = sample.at + ORDERS_EVERY_S
-            self._take_order(sample.at)
-        if self._asked is None:
+    def _obey(self, now: float) -> None:
+        """Follow the owner's newest order, and say so at once."""
+        answer = self._orders.answer(now)
+        if answer is None:
             return
-        problem = self._problem_with(self._asked)
-        if problem and sample.at - self._asked.since < ORDER_WITHIN_S:
-            return
-        order, self._asked = self._asked.order, None
-        if not problem:
-            self._mode = order.wish.mode or self._mode
-            self._replaced = order.wish is Wish.REPLACED
-        self._status = replace(self._status, acked=order.seq, refused=problem)
-        self._next_word = sample.at
-
-    def _take_order(self, now: float) -> None:
-        stamp = _stamp(self._control)
-        if stamp == self._stamp:
-            return
-        self._stamp = stamp
-        try:
-            order = self._post.files.order()
-        except LaneError as error:
-            self._post.log.error("an order cannot be read", error=error.message)
-            return
-        if order is None or order.seq <= self._status.acked:
-            return
-        self._asked = _Asked(order, now)
-        self._eyes.look_now()
-        for service in order.services:
-            for watched in self._lane:
-                if watched.name == service.name and service.first is not None:
-                    watched.hold(service.first)
-
-    def _problem_with(self, asked: _Asked) -> str:
-        """Say why an order cannot be followed (yet); empty when it can."""
-        if asked.order.wish in (Wish.STANDBY, Wish.REPLACED):
-            return ""
-        if asked.order.wish is Wish.END:
-            runs = [watched.name for watched in self._lane if watched.may_run]
-            return f"a lane is watched until it is gone, and {', '.join(runs)} may still run" if runs else ""
-        problem = self._self_test(asked.since)
-        if not problem and asked.order.wish is Wish.SERVING and not self._server.may_run:
-            return f"{self._server.name} does not run"
-        return problem
-
-    def _self_test(self, since: float) -> str:
-        """Prove that the counters can be read and every container killed; return why not, empty when they can."""
-        kills = {watched.name: watched.kill_by(since) for watched in self._lane}
-        self._status = replace(self._status, kills=kills)
-        cannot = [f"{name} cannot be killed: {how}" for name, how in kills.items() if how not in CAN_KILL]
-        unreadable = self._file.look().unreadable
-        return "; ".join([unreadable] * bool(unreadable) + cannot)
+        if not answer.refused:
+            self._mode = answer.order.wish.mode or self._mode
+            self._replaced = answer.order.wish is Wish.REPLACED
+        self._status = replace(self._status, acked=answer.order.seq, refused=answer.refused)
+        self._next_word = now
 
     def _over(self) -> str:
         """Say why there is nothing to watch any more; empty while there is."""
@@ -275,21 +192,14 @@ class Watcher:
             counters=self._known.counters,
             sidecar=sample.sidecar,
             serving=sample.serving,
+            kills=kills(self._lane, since=0.0),
+            supervisor=self._succession.supervisor,
             ended=ended,
         )
         try:
             self._post.files.write_status(self._status)
         except LaneError as error:
             self._post.log.warning("the status cannot be written; watching goes on", error=error.message)
-
-
-def _stamp(path: str) -> tuple[int, int]:
-    """Return what changes when the file is replaced; zeros while it is not there."""
-    try:
-        found = os.stat(path)  # noqa: PTH116 - asked at every look, a Path would cost more than the call
-    except OSError:
-        return 0, 0
-    return found.st_mtime_ns, found.st_ino
 
 
 def _worst(sidecars: Sequence[Watched]) -> Sidecar:

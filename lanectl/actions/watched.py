@@ -34,8 +34,11 @@ class Watched:
         return self.service.name
 
     def hold(self, identity: ProcessId) -> None:
-        """Hold this process from now on, unless it is held already. One that has ended is gone."""
-        if identity == self._known:
+        """Hold this process from now on, unless it is held already, or older than the one that is: an old answer.
+
+        One that has ended is gone.
+        """
+        if self._known is not None and (identity == self._known or identity.start_time < self._known.start_time):
             return
         if self.first is not None:
             self.first.close()
@@ -52,11 +55,15 @@ class Watched:
         self._conclude()
 
     def look(self, seen: Seen | None, *, follow: bool) -> None:
-        """Take in what the engine said. `follow`: another process than the known one is held in its place."""
+        """Take in what the engine said. `follow` as in `meet`."""
         self.seen = seen
-        if seen is not None and seen.first is not None and (follow or self._known is None):
-            self.hold(seen.first)
+        self.meet(seen.first if seen is not None else None, follow=follow)
         self._conclude()
+
+    def meet(self, first: ProcessId | None, *, follow: bool) -> None:
+        """Somebody saw this first process: hold it if none was known, with `follow` in the known one's place too."""
+        if first is not None and (follow or self._known is None):
+            self.hold(first)
 
     def _conclude(self) -> None:
         self.as_sidecar, self.may_run = self._as_sidecar(), self._may_run()

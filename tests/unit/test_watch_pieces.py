@@ -197,6 +197,8 @@ def test_a_server_that_was_started_again_is_followed_and_a_sidecar_is_gone(sleep
     sidecar.look(seen, follow=False)
     assert (server.may_run, server.first is not None) == (True, True)
     assert sidecar.as_sidecar is Sidecar.GONE
+    server.look(Seen(0.5, a_container(old.pid), first=old), follow=True)
+    assert server.may_run, "an answer from before the restart changes nothing"
 
 
 def test_the_files_of_a_watchdog_read_back_and_a_damaged_one_is_an_error(tmp_path: Path) -> None:
