@@ -179,7 +179,8 @@ class Model:
 
     def adopt(self, trouble: Trouble = NONE) -> LaneError | None:
         """The operator starts a lane by hand in production's place, and records it."""
-        if self._open() or any(one.name == HAND for one in self.site.world.containers.values()):
+        taken = any(one.name == HAND for one in self.site.world.containers.values())
+        if self._open() or taken or self.site.images[HAND] not in self.site.world.images:
             return None
         self._tell("adopt", trouble)
         for one in tuple(self.site.world.containers.values()):
