@@ -3,7 +3,9 @@ and two lanes never share a card."""
 
 from __future__ import annotations
 
+import json
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +16,14 @@ from lanectl.core.journal import Kind
 from lanectl.errors import ExitCode
 from tests.support.aftermath import is_back, untouched
 from tests.support.docker_engine import DockerEngine
-from tests.support.engine_cdi import GPUS, KIND, NODE_NUMBERS, NODES
+from tests.support.engine_api import call
+from tests.support.engine_cdi import GPUS, KIND, NODE_NUMBERS, NODES, spec
 from tests.support.engine_daemon import Daemon
 from tests.support.engine_images import LABEL, ensure_images
 from tests.support.engine_packages import cache_folder
-from tests.support.station import SERVER, SMALLEST, RealSite, docker_site
+from tests.support.poll import until
+from tests.support.private_engine import main_daemon
+from tests.support.station import SERVER, SMALLEST, SOON_S, RealSite, docker_site
 
 UNKNOWN = f"{KIND}=GPU-cccccccc-0000-4000-8000-000000000000"
 # The candidate's own process says what it sees, and then serves.
@@ -39,12 +44,34 @@ SAYS = ["-c", LOOKS, *SERVER[2:], *SMALLEST]
 
 
 @pytest.fixture(scope="module")
+def gpus(docker_engine: DockerEngine, cdi_names: dict[str, str]) -> Iterator[dict[str, str]]:
+    """UUIDs by role of GPUs that no other test has a container on, where the engine is ours to give it some."""
+    if not docker_engine.private:
+        yield GPUS
+        return
+    own = {role: f"GPU-{uuid.uuid4()}" for role in GPUS}
+    file = main_daemon().cdi_dirs[0] / f"lanectl-test-{own['gb300']}.json"
+    file.write_text(json.dumps(spec(own)))
+    try:
+        until(lambda: set(own.values()) <= _known(docker_engine), SOON_S, "the engine knows the new devices")
+        yield own
+    finally:
+        file.unlink()
+
+
+def _known(engine: DockerEngine) -> set[str]:
+    devices = call(engine.url, "GET", "/info").get("DiscoveredDevices") or ()
+    return {str(device["ID"]).partition("=")[2] for device in devices}
+
+
+@pytest.fixture(scope="module")
 def site(
-    docker_engine: DockerEngine, cdi_names: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+    docker_engine: DockerEngine, gpus: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RealSite]:
     """A site whose production serves through all tests of this module, on the RTX."""
     root = tmp_path_factory.mktemp("devices")
     with docker_site(root / "site", docker_engine, f"lt-{root.name}-{time.monotonic_ns():x}-") as site:
+        site.say(gpus=gpus)
         site.produce(devices=[f"{KIND}=${{gpus.rtx}}"])
         yield site
 
@@ -56,13 +83,13 @@ def production(site: RealSite) -> Container:
 
 @pytest.mark.parametrize(("role", "other"), [("gb300", "rtx"), ("rtx", "gb300")])
 def test_T31_the_candidates_process_sees_its_own_gpu_by_uuid_and_no_other(
-    site: RealSite, production: Container, role: str, other: str
+    site: RealSite, production: Container, gpus: dict[str, str], role: str, other: str
 ) -> None:
     major, minor = NODE_NUMBERS
     wanted = {
         "node": f"^sees {NODES[role]} True {major} {minor}$",
         "other": f"^no {NODES[other]}$",
-        "uuid": f"^visible {GPUS[role]}$",
+        "uuid": f"^visible {gpus[role]}$",
     }
     site.lane(
         "cand",
@@ -74,9 +101,9 @@ def test_T31_the_candidates_process_sees_its_own_gpu_by_uuid_and_no_other(
     assert (ended.exit_code, ended.outcome) == (ExitCode.OK, "proven"), ended.words
     started = site.record(Kind.DONE, "start:server")
     assert started is not None
-    assert started.data["devices"] == [f"{KIND}={GPUS[role]}"]
+    assert started.data["devices"] == [f"{KIND}={gpus[role]}"]
     is_back(site, production)
-    assert site.seen(production.id).devices == (f"{KIND}={GPUS['rtx']}",)
+    assert site.seen(production.id).devices == (f"{KIND}={gpus['rtx']}",)
 
 
 def test_both_gpus_in_one_lane(site: RealSite, production: Container) -> None:
@@ -88,7 +115,7 @@ def test_both_gpus_in_one_lane(site: RealSite, production: Container) -> None:
 
 
 def test_T28_an_unknown_cdi_name_is_refused_before_production_is_touched(
-    site: RealSite, production: Container, cdi_names: dict[str, str]
+    site: RealSite, production: Container, gpus: dict[str, str]
 ) -> None:
     site.lane("cand", devices=[UNKNOWN])
     done = site.lanectl("swap", "cand", "--yes")
@@ -96,29 +123,31 @@ def test_T28_an_unknown_cdi_name_is_refused_before_production_is_touched(
     assert "refused, nothing was touched" in done.err
     assert "services.server.devices" in done.err
     assert f"unresolvable CDI devices {UNKNOWN}" in done.err
-    assert all(name in done.err for name in cdi_names.values()), done.err
+    assert all(f"{KIND}={one}" in done.err for one in gpus.values()), done.err
     assert "nvidia-ctk cdi generate" in done.err
     untouched(site, production)
 
 
 @pytest.mark.parametrize("device", [f"{KIND}=0", f"{KIND}=all", "/dev/nvidia0", "all"])
-def test_T32_an_index_or_all_is_no_device_name(site: RealSite, production: Container, device: str) -> None:
+def test_T32_an_index_or_all_is_no_device_name(
+    site: RealSite, production: Container, gpus: dict[str, str], device: str
+) -> None:
     """`--gpus all` fails on some engines, an index means another card tomorrow: UUIDs only, and they are listed."""
     site.lane("cand", devices=[device])
     before = len(site.journals())
     ended = site.swap("cand")
     assert ended.exit_code is ExitCode.USAGE
     assert "services.server.devices[0]" in ended.words
-    assert all(uuid in ended.words for uuid in GPUS.values()), ended.words
+    assert all(one in ended.words for one in gpus.values()), ended.words
     assert len(site.journals()) == before
     assert site.seen(production.id) == production
 
 
 def test_two_lanes_on_one_gpu_are_detected_whoever_started_the_other(
-    site: RealSite, production: Container, docker_engine: DockerEngine
+    site: RealSite, production: Container, docker_engine: DockerEngine, gpus: dict[str, str]
 ) -> None:
     name = f"{site.prefix}jupyter"
-    device = f"{KIND}={GPUS['gb300']}"
+    device = f"{KIND}={gpus['gb300']}"
     site.engine.create(
         CreateArgs(
             name,

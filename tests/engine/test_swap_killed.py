@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from lanectl.core.container import Container
 from lanectl.core.journal import Kind
 from lanectl.errors import ExitCode
 from tests.support.aftermath import is_back, serves_alone
@@ -122,17 +121,4 @@ def test_a_signal_restores_production_and_exits_130(on_local: RealSite, number: 
     assert done.code == ExitCode.INTERRUPTED, done
     assert "prod is restored and serving" in done.out
     assert on_local.until_closed() == "interrupted"
-    is_back(on_local, production)
-
-
-def test_a_second_operator_is_told_who_is_at_work(on_local: RealSite) -> None:
-    production: Container = on_local.produce()
-    on_local.lane("cand", faults="boot-delay=2")
-    begun = on_local.begin("swap", "cand", "--yes")
-    on_local.until_record(Kind.BEGIN, "ready:server", swaps=2)
-    second = on_local.lanectl("swap", "cand", "--yes")
-    assert second.code == ExitCode.BUSY, second
-    assert f"pid {begun.process.pid}" in second.err
-    assert "phase READY" in second.err
-    assert begun.ended().code == ExitCode.OK
     is_back(on_local, production)

@@ -6,6 +6,7 @@ Source: the Container Device Interface specification 0.6 (cdiVersion, kind, devi
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 KIND = "nvidia.com/gpu"
@@ -19,8 +20,8 @@ NODE_NUMBERS = (1, 3)  # /dev/null's: every machine has that device, and writing
 SPEC_FILE = "lanectl-test.json"
 
 
-def spec() -> dict[str, object]:
-    """Return the CDI spec of both devices: an environment variable and a character device each."""
+def spec(gpus: Mapping[str, str] = GPUS) -> dict[str, object]:
+    """Given UUIDs by role, return the CDI spec of both devices: an environment variable and a character device each."""
     major, minor = NODE_NUMBERS
     devices = [
         {
@@ -30,7 +31,7 @@ def spec() -> dict[str, object]:
                 "deviceNodes": [{"path": NODES[role], "type": "c", "major": major, "minor": minor}],
             },
         }
-        for role, uuid in GPUS.items()
+        for role, uuid in gpus.items()
     ]
     return {"cdiVersion": "0.6.0", "kind": KIND, "devices": devices}
 
