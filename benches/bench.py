@@ -13,6 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 # A bench is run as a script, so the repository's root, where tests.support brings up engines, is not on its path.
 sys.path.append(str(ROOT))
+# What a bench starts may keep its bytecode, as an installed lanectl does; else every start would compile it anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 Result = dict[str, float | int | str]
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from lanectl.actions.history import PastSwap, past_swaps
 from lanectl.actions.look import look, served
 from lanectl.actions.station import Station
 from lanectl.actions.unfinished import open_swaps
-from lanectl.actions.watch_view import WatchView, view
 from lanectl.core.health import Reason, exit_of
 from lanectl.core.journal import SwapState
 from lanectl.core.owed import Desired, Owed, Production
 from lanectl.errors import ExitCode
 from lanectl.store.lock import Lock, LockHolder
-from lanectl.store.watch import WatchFiles, watch_key
+
+if TYPE_CHECKING:
+    from lanectl.actions.watch_view import WatchView
 
 ADOPT = (
     "record what serves now with `lanectl adopt NAME...`, or start a lane with `lanectl swap LANE --keep --from-dark`"
@@ -126,6 +128,9 @@ def _watch(station: Station, production: Production) -> WatchView | None:
     current = production.current
     if current is None or current.watchdog is None:
         return None
+    from lanectl.actions.watch_view import view
+    from lanectl.store.watch import WatchFiles, watch_key
+
     return view(WatchFiles(station.state.watch / watch_key(current.server.container_id)))
 
 
