@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
 from lanectl.errors import Interrupted
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+ON_ITS_WAY = "production is being brought back, this cannot be cut short"
+
+
+@contextmanager
+def held_off(notify: Callable[[str], None], signals: Sequence[signal.Signals] = SIGNALS) -> Iterator[None]:
+    """For the way back alone: these signals are told to `notify` and end nothing."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        notify(f"{signal.Signals(number).name}: {ON_ITS_WAY}")
+
+    before = {number: signal.signal(number, handle) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Interrupts:

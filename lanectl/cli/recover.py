@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from lanectl.cli import options, render
+from lanectl.errors import Unfinished
 
 
 def recover(
@@ -15,16 +16,23 @@ def recover(
 ) -> int:
     """Restore what an unfinished swap owes, and close it.
 
-    With nothing unfinished, production that is owed and down (after a reboot) is started.
+    With nothing unfinished, production that is owed and down (after a reboot) is started. A closed terminal does not
+    end it; Ctrl-C does, and the next recover goes on.
     """
+    import signal
+
     from lanectl import wiring
+    from lanectl.actions.interrupts import held_off
     from lanectl.actions.recover import recover as finish
     from lanectl.cli import live
 
     settings = options.settings(context)
     station = wiring.build_station(settings)
-    with live.progress() as progress:
-        done = finish(station, progress, if_needed=if_needed)
+    with live.progress() as progress, held_off(progress.note, [signal.SIGHUP]):
+        try:
+            done = finish(station, progress, if_needed=if_needed)
+        except KeyboardInterrupt:
+            raise Unfinished("interrupted: what is owed may not be back yet", "run `lanectl recover` again") from None
     if settings.json:
         swaps = [{"swap": swap, "outcome": outcome} for swap, outcome in done.swaps]
         render.emit({"swaps": swaps, "why": done.why, "exit_code": 0})

@@ -74,7 +74,7 @@ def start(context: typer.Context) -> int:
     """Start production that was stopped, and prove it."""
     from lanectl.actions.start import start as begin
 
-    return _serve(context, begin)
+    return _serve(context, begin, held_off=True)
 
 
 def restart(context: typer.Context, yes: Yes = False) -> int:
@@ -86,7 +86,7 @@ def restart(context: typer.Context, yes: Yes = False) -> int:
     will = "is stopped and started again."
     if owed is not None and not consent.agreed(owed.label, [f"{owed.label} {will}"], yes=yes):
         return consent.declined()
-    return _serve(context, again)
+    return _serve(context, again, held_off=True)
 
 
 def attach(
@@ -103,12 +103,14 @@ def attach(
     return _serve(context, lambda station, progress: follow(station, swap_id or newest(station), progress))
 
 
-def _serve(context: typer.Context, act: Callable[[Station, Progress], SwapReport]) -> int:
+def _serve(context: typer.Context, act: Callable[[Station, Progress], SwapReport], *, held_off: bool = False) -> int:
+    """Run it with live progress. `held_off`: production is down meanwhile, so no signal cuts it short."""
     from lanectl import wiring
+    from lanectl.actions import interrupts
     from lanectl.cli import live
 
     settings = options.settings(context)
     station = wiring.build_station(settings)
-    with live.progress() as progress:
+    with live.progress() as progress, interrupts.held_off(progress.note, interrupts.SIGNALS if held_off else ()):
         report = act(station, progress)
     return show(report, settings)
