@@ -17,8 +17,8 @@ class ColdExperts:
     def __init__(self, shape: Shape, count: int) -> None:
         self._shape = shape
         self._store = Store(shape, shape.layers, count)
-        self._at: list[list[Matrices]] = [
-            [self._store.at(layer, slot) for slot in range(count)] for layer in range(shape.layers)
+        self._at: list[dict[int, Matrices]] = [
+            {slot: self._store.at(layer, slot) for slot in range(count)} for layer in range(shape.layers)
         ]
 
     @property
@@ -38,10 +38,10 @@ class ColdExperts:
 
     def answer(self, layer: int, x: Floats, local: NDArray[np.int32], out: Floats) -> None:
         """Given rows (rows, hidden) and each pick's local id (rows, picked), -1 for one that is not asked for, write
-        what the experts make of the rows into out (rows, picked, hidden), at the places asked for. Raise IndexError
+        what the experts make of the rows into out (rows, picked, hidden), at the places asked for. Raise KeyError
         for a local id that no cold expert has."""
         flat = local.ravel().astype(np.intp)
         asked = np.flatnonzero(flat >= 0)
         order, runs = sorted_runs(flat[asked])
         pairs = asked[order]
-        out.reshape(flat.size, -1)[pairs] = products(x[pairs // local.shape[1]], runs, self._at[layer])
+        out.reshape(flat.size, -1)[pairs] = products(self._shape, x[pairs // local.shape[1]], runs, self._at[layer])

@@ -8,7 +8,7 @@ a row's products are added up in the order of its picked ids.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,8 +62,8 @@ class Experts:
         hot = [range(shape.experts)] * shape.layers if hot is None else hot
         self._shape = shape
         self._fast = Store(shape, shape.layers, len(hot[0]))
-        # Lists of views, by expert: taking one from a list is several times cheaper than indexing the array.
-        self._at: list[list[Matrices | None]] = [[None] * shape.experts for _ in range(shape.layers)]
+        # Views by expert: taking one from a dictionary is several times cheaper than indexing the array.
+        self._at: list[dict[int, Matrices]] = [{} for _ in range(shape.layers)]
         for layer, experts in enumerate(hot):
             self._fill(self._fast, layer, experts, seed)
         self.moved: list[set[int]] = [set() for _ in range(shape.layers)]  # experts that ever changed places
@@ -91,7 +91,7 @@ class Experts:
 
     def home(self, layer: int, expert: int) -> Matrices | None:
         """The matrices of an expert where it lives, None if that is not in this process."""
-        return self._at[layer][expert]
+        return self._at[layer].get(expert)
 
     def run(self, layer: int, x: Floats, picked: Ids, weights: Floats) -> Floats:
         """Given the rows x (rows, hidden), the expert ids each row picked (rows, k; ascending) and their weights
@@ -102,7 +102,7 @@ class Experts:
         order, runs = sorted_runs(picked.ravel())
         self._ready(layer, runs)
         outputs = np.empty((picked.size, self._shape.hidden), np.float32)
-        outputs[order] = products(x[order // k], runs, self._at[layer])
+        outputs[order] = products(self._shape, x[order // k], runs, self._at[layer])
         return summed(weights, outputs)
 
     def _ready(self, layer: int, runs: Runs) -> None:
@@ -115,27 +115,18 @@ def sorted_runs(ids: Ids) -> tuple[Ids, Runs]:
     return order, _runs(ids[order].tolist())
 
 
-def products(inputs: Floats, runs: Runs, matrices: Sequence[Matrices | None]) -> Floats:
-    """Given inputs (pairs, hidden) in the order of `runs`, and every id's matrices, return the outputs (pairs,
-    hidden): one matrix-vector product a pair and matrix."""
-    count, hidden = inputs.shape
+def products(shape: Shape, inputs: Floats, runs: Runs, matrices: Mapping[int, Matrices]) -> Floats:
+    """Given inputs (pairs, hidden) in the order of `runs`, and the matrices by id, return the outputs (pairs, hidden):
+    one matrix-vector product a pair and matrix. Raise KeyError for an id that has no matrices."""
+    pairs, width = len(inputs), shape.expert_hidden
+    used = [(*matrices[expert], start, end) for expert, start, end in runs]
     wide = inputs[:, None, :]
-    gated: Floats | None = None
-    used: list[tuple[Floats, int, int]] = []
-    for expert, start, end in runs:
-        pair = matrices[expert]
-        assert pair is not None, "an expert that is not in this process"
-        up, down = pair
-        if gated is None:
-            gated = np.empty((count, 1, up.shape[1]), np.float32)
+    gated = np.empty((pairs, 1, 2 * width), np.float32)
+    for up, _, start, end in used:
         np.matmul(wide[start:end], up, out=gated[start:end])
-        used.append((down, start, end))
-    outputs = np.empty((count, 1, hidden), np.float32)
-    if gated is None:
-        return outputs[:, 0, :]
-    width = gated.shape[2] // 2
     active = np.maximum(gated[:, :, :width], 0.0) * gated[:, :, width:]
-    for down, start, end in used:
+    outputs = np.empty((pairs, 1, shape.hidden), np.float32)
+    for _, down, start, end in used:
         np.matmul(active[start:end], down, out=outputs[start:end])
     return outputs[:, 0, :]
 

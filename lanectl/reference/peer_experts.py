@@ -36,7 +36,7 @@ class SidecarExperts(Experts):
         order, runs = sorted_runs(picked.ravel()[hot])
         pairs = hot[order]
         outputs = np.zeros((picked.size, self._shape.hidden), np.float32)
-        outputs[pairs] = products(x[pairs // k], runs, self._at[layer])
+        outputs[pairs] = products(self._shape, x[pairs // k], runs, self._at[layer])
         if len(asked):
             answer = self._peer.collect(len(asked))
             if answer is not None:

@@ -77,7 +77,7 @@ class SidecarLoop:
         began = time.monotonic()
         try:
             self._experts.answer(layer, file.x[:rows], file.local[:rows].copy(), file.out[:rows])
-        except IndexError:
+        except KeyError:
             return f"layer {layer} asks for experts that this map does not have: the server has another map"
         self._faults.after_call(file.out[:rows], time.monotonic() - began)
         self._count(rows, time.monotonic() - began)

@@ -5,6 +5,7 @@ And what guards against it: with a spin limit of hours the same freeze is a paus
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Iterator
@@ -244,3 +245,23 @@ def test_a_server_makes_the_file_if_it_comes_first(rowmap: Path, right: list[int
             assert server.tokens(PROMPT, max_tokens=TOKENS) != right
             assert words(gone.path)[2] > 0
             assert gone.path.stat().st_mode & 0o777 == 0o666
+
+
+def test_a_truncated_file_ends_the_server_and_no_answer_is_wrong(sidecar: ReferenceSidecar, right: list[int]) -> None:
+    with peer(sidecar) as server:
+        assert server.tokens(PROMPT, max_tokens=TOKENS) == right
+        os.truncate(sidecar.path, 0)
+        answer = server.post("/v1/completions", {"prompt": PROMPT, "max_tokens": TOKENS, "cache_salt": "b"})
+        assert answer.status == 500
+        assert server.ended() == 1
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_removed_or_replaced_under_them_still_joins_both(
+    sidecar: ReferenceSidecar, right: list[int], replaced: bool
+) -> None:
+    with peer(sidecar) as server:
+        sidecar.path.unlink()
+        if replaced:
+            sidecar.path.write_bytes(bytes(100))
+        assert server.tokens(PROMPT, max_tokens=TOKENS) == right
