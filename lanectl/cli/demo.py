@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -121,7 +122,7 @@ def _lines(report: SwapReport, client: Watched | None, root: Path) -> list[str]:
     lines = [*failure_lines(report), f"{report.lane}: {report.outcome}. {serving(report)}", ""]
     lines += timeline_lines(report, extra)
     lines += ["", *measured_lines(report), ""]
-    at = f"lanectl --site {root}"
+    at = f"lanectl --site {shlex.quote(str(root))}"
     return [
         *lines,
         "Production is serving; the site stays. Try next:",
@@ -140,7 +141,7 @@ def _announced(settings: Settings, root: Path, words: tuple[str, ...]) -> Statio
     """Say which command comes now, and return the station on which it runs."""
     from lanectl import wiring
 
-    render.err(f"$ lanectl --site {root} {' '.join(words)}")
+    render.err(f"$ {shlex.join(('lanectl', '--site', str(root), *words))}")
     return wiring.demo_station(settings, root, words)
 
 

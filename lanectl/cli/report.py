@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ def show(report: SwapReport, settings: Settings) -> int:
 
             render.emit({**to_json(report), "exit_code": int(report.exit_code)})
         else:
-            _show(report, f"lanectl --site {settings.site}" if settings.site else "lanectl")
+            _show(report, f"lanectl --site {shlex.quote(settings.site)}" if settings.site else "lanectl")
     except render.Unwritten as error:
         render.err(f"{error.message}; it is in {report.folder}")
     return report.exit_code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,10 @@ SALT_BYTES = 16  # 128 random bits: no two requests ever share one
 PREFLIGHT = "preflight"
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def run_profile(
     *,
     base_url: str,
@@ -53,7 +58,7 @@ def run_profile(
     endpoint = Endpoint.parse(base_url, api_key)
     raw_path.parent.mkdir(parents=True, exist_ok=True)
     started, began_ns = datetime.now(UTC), time.monotonic_ns()
-    with raw_path.open("w", encoding="utf-8") as raw:
+    with open(raw_path, "w", encoding="utf-8", opener=_private) as raw:
         run = _Run(
             endpoint, profile, RequestShape(model, profile.max_tokens, profile.template_kwargs), raw, check, progress
         )

@@ -23,7 +23,7 @@ from lanectl.core.journal import (
     read,
 )
 from lanectl.ports import Clock
-from lanectl.store.files import AppendLog, ensure_dir, explained, read_bytes, release, reserve
+from lanectl.store.files import AppendLog, ensure_dir, explained, open_regular, read_bytes, release, reserve
 
 # A swap writes some 40 records of 1-8 KiB; the ARMED and COMMITTED records are the long ones. Four times that.
 RESERVED_BYTES = 1024 * 1024
@@ -124,7 +124,7 @@ def is_closed(path: Path) -> bool:
     that is not plainly so, a missing file too, is False.
     """
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - CLOSED_WITHIN))
             body, _, rest = file.read().rpartition(b"\n")

@@ -26,7 +26,7 @@ def _lanectl(*words: str) -> Done:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
-    root = tmp_path / "demo"
+    root = tmp_path / "a demo"  # what is printed must survive a copy into a shell
     yield root
     if root.exists():
         _lanectl("--site", str(root), "demo", "--stop")
@@ -41,14 +41,17 @@ def test_a_newcomer_sees_the_whole_job_and_can_go_on_playing(root: Path) -> None
         "measured over HTTP, profile quick",
         "1 stream, prompt set A / set B",
         "Try next:",
-        f"lanectl --site {root} status",
-        f"lanectl --site {root} demo --stop",
+        f"lanectl --site '{root}' status",
+        f"lanectl --site '{root}' demo --stop",
     ):
         assert words in done.out
     told = dict(re.findall(r"^  (MEASURED|dark time|a client saw) +([\d.]+)", done.out, re.MULTILINE))
     # Production is down at least while the candidate is measured; both must have seen that.
     assert min(float(told["dark time"]), float(told["a client saw"])) >= float(told["MEASURED"]) > 0
-    assert f"$ lanectl --site {root} swap gracetier --measure --profile quick --yes" in done.err
+    assert f"$ lanectl --site '{root}' swap gracetier --measure --profile quick --yes" in done.err
+
+    kept = [path for path in (root / "state").rglob("*") if path.is_file() and not path.is_symlink()]
+    assert not [path for path in kept if path.stat().st_mode & 0o077], "private to the user"
 
     again = _lanectl(*site, "demo", "--json")
     said = json.loads(again.out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,12 @@ def test_every_shorter_journal_is_not_nor_is_one_with_half_a_line_more(path: Pat
         path.write_bytes(whole[:end])
         assert not is_closed(path), end
     path.write_bytes(whole + whole[:10])
+    assert not is_closed(path)
+
+
+def test_a_pipe_in_its_place_keeps_nobody_waiting(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
     assert not is_closed(path)
 
 
