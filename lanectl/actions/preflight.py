@@ -11,7 +11,7 @@ from pathlib import Path
 from lanectl.actions.look import look, served
 from lanectl.actions.station import Station
 from lanectl.actions.watchdog import Watchdog
-from lanectl.core.container import Container, EngineInfo
+from lanectl.core.container import LABEL_SITE, Container, EngineInfo
 from lanectl.core.lane import Lane
 from lanectl.core.owed import Owed
 from lanectl.core.units import recover_service_name
@@ -281,6 +281,20 @@ def _names(case: _Case) -> Iterator[Problem]:
                 )
 
 
+def _parked_lanes(case: _Case) -> Iterator[Problem]:
+    """A parked lane that somebody started takes the port, or the memory, as soon as production lets go of it."""
+    previous = case.station.production().previous
+    parked = previous.container_ids if previous else frozenset()
+    for container in case.containers:
+        ours = container.labels.get(LABEL_SITE) == case.station.site.id or container.id in parked
+        if ours and container.active and container.id not in case.owned():
+            yield Problem(
+                f"container {container.name}",
+                "it is of a lane of this site that is not production, and runs",
+                hint=f"stop it (`docker stop {container.name}`): it would take production's place in the swap",
+            )
+
+
 def _one_lane_a_gpu(case: _Case) -> Iterator[Problem]:
     """A running stranger with one of the candidate's devices would share the GPU with it."""
     wanted = {device.qualified for service in case.lane.services for device in service.devices}
@@ -361,6 +375,7 @@ _CHECKS: tuple[Callable[[_Case], Iterator[Problem]], ...] = (
     _ports,
     _production_serves,
     _names,
+    _parked_lanes,
     _one_lane_a_gpu,
     _host,
     _recover_unit,

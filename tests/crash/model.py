@@ -375,12 +375,11 @@ class Model:
         """The ids of what is or may be owed: production's, and what was promoted and is not recorded yet."""
         current = self._current()
         ids = current.container_ids if current else frozenset()
-        for journal in self._journals():
-            for line in self.site.station().state.journal(journal).read_bytes().split(b"\n")[:-1]:
+        for journal in self._open():
+            for line in journal.split(b"\n")[:-1]:
                 if b'"kind":"committed"' in line:
                     target = json.loads(line)["data"]["target"]
-                    if target["lane"] == self.book.current:
-                        ids |= {service["container_id"] for service in target["services"]}
+                    ids |= {service["container_id"] for service in target["services"]}
         return ids
 
     def _missing(self) -> set[str]:
@@ -403,9 +402,12 @@ class Model:
     def _committed(self) -> set[str]:
         return {swap for swap in self._journals() if committed(self.site, swap)}
 
-    def _open(self) -> bool:
+    def _open(self) -> list[bytes]:
+        """The journals of swaps that are not closed."""
         journals = (self.site.station().state.journal(swap).read_bytes() for swap in self._journals())
-        return any(journal and b'"kind":"closed"' not in journal.split(b"\n")[-2] for journal in journals)
+        return [
+            journal for journal in journals if b"\n" in journal and b'"kind":"closed"' not in journal.split(b"\n")[-2]
+        ]
 
     def _picture(self) -> list[tuple[Any, ...]]:
         """Who runs, under which name, since when."""

@@ -38,3 +38,15 @@ def test_a_name_that_another_container_has_refuses_a_swap_that_would_keep_it(mod
     assert refused.exit_code is ExitCode.REFUSED
     assert "docker rename prod" in str(refused)
     model.settle()
+
+
+def test_a_parked_lane_that_somebody_started_refuses_a_swap(model: Model) -> None:
+    """It would take the port the moment production lets go of it."""
+    model.swap("prod", keep=True, from_dark=True)
+    model.swap("cand", keep=True)
+    model.happens("started")
+    refused = model.swap("heavy")
+    assert refused is not None
+    assert refused.exit_code is ExitCode.REFUSED
+    assert "docker stop prod.parked" in str(refused)
+    model.settle()
