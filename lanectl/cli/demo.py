@@ -160,5 +160,6 @@ def _take_down(settings: Settings) -> int:
     if settings.json:
         render.emit({"site": station.site.root, "removed": count})
     else:
-        render.out(f"containers stopped and removed: {count}; the rest goes with: rm -r {station.site.root}")
+        rest = f"rm -r {shlex.quote(str(station.site.root))}"
+        render.out(f"containers stopped and removed: {count}; the rest goes with: {rest}")
     return ExitCode.OK

@@ -66,6 +66,7 @@ def test_a_newcomer_sees_the_whole_job_and_can_go_on_playing(root: Path) -> None
     assert third.code == ExitCode.REFUSED, "nothing serves: there is no baseline"
     stopped = _lanectl(*site, "demo", "--stop")
     assert (stopped.code, "containers stopped and removed: 2" in stopped.out) == (0, True)
+    assert f"rm -r '{root}'" in stopped.out
     assert not list((root / "state" / "local" / "names").iterdir())
 
 
