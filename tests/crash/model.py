@@ -8,6 +8,7 @@ start that succeeded; at an adoption. `settle` lifts everything that can be lift
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -115,6 +116,7 @@ class Model:
         self.patch.setattr("lanectl.actions.preflight._WATCHES", ())  # notices stop nothing, and cost a look at /proc
         self.patch.setattr("lanectl.actions.gone.PORT_LOOK_EVERY_S", 1.0)
         self.disk = FullDisk(self.patch)
+        self._listening = Interrupts()
         live(Life(), self.patch)
         self.site = FakeSite(self.folder)
         heavy: dict[str, Any] = {"devices": [NAMES["gb300"]]}
@@ -133,21 +135,21 @@ class Model:
 
     def swap(self, lane: str, trouble: Trouble = NONE, **wish: Any) -> LaneError | None:
         self._tell("swap", lane, wish, trouble)
-        interrupts = self._interrupts(trouble)
+        interrupts = self._interrupts()
 
         def run(station: Station) -> str:
             return swap(station, SwapRequest(lane, **wish), Silent(), interrupts).outcome
 
-        return self._operate(run, trouble, lane, keep=wish.get("keep", False), interrupts=interrupts)
+        return self._operate(run, trouble, lane, keep=wish.get("keep", False))
 
     def rollback(self, trouble: Trouble = NONE) -> LaneError | None:
         self._tell("rollback", trouble)
-        interrupts = self._interrupts(trouble)
+        interrupts = self._interrupts()
 
         def run(station: Station) -> str:
             return rollback(station, Silent(), interrupts).outcome
 
-        error = self._operate(run, trouble, self.book.previous, keep=True, interrupts=interrupts)
+        error = self._operate(run, trouble, self.book.previous, keep=True)
         if not self.book.previous and not self._open():
             assert error is None or error.exit_code is ExitCode.REFUSED, error
         return error
@@ -279,9 +281,7 @@ class Model:
             self._desired_is_either()
         return error
 
-    def _operate(
-        self, run: Callable[[Station], str], trouble: Trouble, lane: str, *, keep: bool, interrupts: Any = None
-    ) -> LaneError | None:
+    def _operate(self, run: Callable[[Station], str], trouble: Trouble, lane: str, *, keep: bool) -> LaneError | None:
         """Run an operation that writes a journal; keep the book, and hold it to what it says."""
         before, served, seen = self._journals(), self.serves(), self._picture()
         outcomes: list[str] = []
@@ -335,14 +335,12 @@ class Model:
         self.happens(what, pick)
         life.dead = life.dead or what == "reboot"
 
-    def _interrupts(self, trouble: Trouble) -> Interrupts:
-        self._asked = Interrupts()
-        return self._asked
+    def _interrupts(self) -> Interrupts:
+        self._listening = Interrupts()
+        return self._listening
 
     def _press(self) -> None:
-        import signal
-
-        self._asked.asked = signal.SIGINT
+        self._listening.asked = signal.SIGINT
 
     # What is seen, without lanectl's own eyes where that matters
 
