@@ -60,7 +60,10 @@ def boot_engine(settings: argparse.Namespace, log: EngineLog, faults: Faults) ->
     began = time.monotonic()
     cache = _cache(settings, log)
     residency = None
-    if isinstance(experts, TieredExperts) and settings.placement in ADAPTIVE and rowmap and tally:
+    if settings.placement in ADAPTIVE:
+        assert isinstance(experts, TieredExperts)
+        assert rowmap is not None
+        assert tally is not None
         residency = Residency(experts, rowmap, shape, tally, settings.hysteresis, faults.count("corrupt-move"))
     audit = ByteAudit(experts, shape)
     _warm_up(Scheduler(model, cache, settings.max_num_seqs, settings.max_num_batched_tokens))

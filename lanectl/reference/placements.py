@@ -21,8 +21,9 @@ PLACEMENTS = {
     "sidecar": "cold experts computed by a sidecar process",
     "gracetier": "cold experts in host memory, the picked ones copied into a scratch area; places change as in october",
 }
-HYSTERESIS = 3.0  # of adaptive residency: a cold expert must be picked so many times as often as a hot one; the
-# published default, which is twice what was used before
+# Of adaptive residency: a cold expert must be picked so many times as often as a hot one to take its place. The
+# published default, twice what its authors used at first.
+HYSTERESIS = 3.0
 ADAPTIVE = ("october", "gracetier")
 
 

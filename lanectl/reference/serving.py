@@ -99,7 +99,14 @@ class Server:
     def _identity(self, cache_config: dict[str, str]) -> Identity:
         settings = self._settings
         # The same for two servers that give the same answers at the same speed.
-        same = (settings.seed, settings.shape, settings.max_model_len, settings.max_num_seqs, cache_config)
+        same = (
+            settings.seed,
+            settings.shape,
+            settings.placement,
+            settings.max_model_len,
+            settings.max_num_seqs,
+            cache_config,
+        )
         return Identity(
             names=settings.served_model_name,
             max_model_len=settings.max_model_len,
