@@ -456,7 +456,7 @@ def _starts(model: Model, pick: int) -> None:
 
 
 def _renames(model: Model, pick: int) -> None:
-    one = _picked(model, pick, lambda one: not one.running)
+    one = _picked(model, pick, lambda one: one.status in ("exited", "created"))
     if one is not None:
         one.name = f"renamed-{one.id[:12]}"
         model.aside.add(one.id)
