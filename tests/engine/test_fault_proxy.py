@@ -22,6 +22,25 @@ from tests.support.proving import SCENARIOS
 SAMPLE = 60
 SEED = int(os.environ.get("LANECTL_FAULT_SEED") or f"{datetime.now(UTC):%Y%m%d}")
 AT_LEAST = 40  # calls that any of these swaps makes
+# Always run: those that a swap did not survive once, and cases from the field.
+KNOWN = {
+    "a_probe_that_is_not_removed_at_once": ("measured", "500", "DELETE /containers/lanectl-cdi-probe #1"),
+    "a_restart_policy_that_is_not_given_back_at_once": ("measured", "500", "POST /containers/prod/update #2"),
+    "a_daemon_that_dies_while_the_policy_is_given_back": (
+        "measured",
+        "daemon killed",
+        "POST /containers/prod/update #2",
+    ),
+    "a_parked_container_that_is_denied_once": ("measured", "404", "GET /containers/prod/json #7"),
+    "a_running_container_that_is_denied_at_its_stop": ("measured", "404", "POST /containers/prod/stop #1"),
+    "T20_no_answer_to_the_stop": ("measured", "hang before the effect", "POST /containers/prod/stop #1"),
+    "T22_a_removal_is_in_progress": ("measured", "409", "DELETE /containers/cand.candidate #1"),
+    "T40_a_restart_while_production_is_parked": (
+        "measured",
+        "daemon restarted",
+        "POST /containers/cand.candidate/start #1",
+    ),
+}
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +65,14 @@ def test_a_spoiled_call_of_a_swap_is_survived(faults: FaultSite, index: int) -> 
     case = random.Random(SEED).sample(faults.cases, SAMPLE)[index]
     print(case)
     faults.prove(case)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_known_case_is_survived(faults: FaultSite, name: str) -> None:
+    scenario, fault, call = KNOWN[name]
+    (case,) = [one for one in faults.cases if (one.scenario, one.fault, str(one.call)) == (scenario, fault, call)]
+    survived = faults.prove(case)
+    assert not survived.dark
 
 
 @pytest.mark.slow

@@ -17,13 +17,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.docker_engine import DockerEngine
-from tests.support.dying import Death, die, lines_of
+from tests.support.dying import deaths, die
 from tests.support.proving import SCENARIOS, Proving
 from tests.support.station import RealSite, new_docker_site, new_local_site
 
 SEED = int(os.environ.get("LANECTL_DEATH_SEED") or f"{datetime.now(UTC):%Y%m%d}")
 SAMPLE = 8  # on each engine
-GUARD_LINES = 6  # a guard writes at least so many when it restores: it is killed after one of them
 AT_LEAST = 20  # lines that any of these swaps writes
 
 
@@ -48,15 +47,6 @@ def on_docker(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFact
 def proving(request: pytest.FixtureRequest) -> Proving:
     found: Proving = request.getfixturevalue(f"on_{request.param}")
     return found
-
-
-def deaths(proving: Proving, scenario: str) -> list[Death]:
-    """Return a death after every line, with the guard alone to restore, and with the guard killed after some line."""
-    return [
-        Death(scenario, at, guard_at)
-        for at in range(1, lines_of(proving, scenario) + 1)
-        for guard_at in (0, 1 + at % GUARD_LINES)
-    ]
 
 
 @pytest.mark.parametrize("index", range(SAMPLE), ids=[f"seed-{SEED}-{index}" for index in range(SAMPLE)])

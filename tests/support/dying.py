@@ -14,6 +14,7 @@ from tests.support.station import SOON_S
 
 HOOK = Path(__file__).parent / "dies"
 WISH = "LANECTL_TEST_DIES_AT"
+GUARD_LINES = 6  # a guard that restores writes at least so many: it is killed after one of them
 AUDITED = 2  # lines of the audit that a swap writes: its intent and its outcome
 
 
@@ -36,6 +37,15 @@ def lines_of(proving: Proving, scenario: str) -> int:
     survived = proving.in_this_process(SCENARIOS[scenario])
     assert not survived.recovered, survived
     return len(site.records()) + AUDITED
+
+
+def deaths(proving: Proving, scenario: str) -> list[Death]:
+    """Return a death after every line, with the guard alone to restore, and with the guard killed after some line."""
+    return [
+        Death(scenario, at, guard_at)
+        for at in range(1, lines_of(proving, scenario) + 1)
+        for guard_at in (0, 1 + at % GUARD_LINES)
+    ]
 
 
 def die(proving: Proving, death: Death) -> Survived:
