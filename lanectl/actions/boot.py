@@ -18,6 +18,7 @@ from lanectl.core.site import reachable
 from lanectl.errors import CandidateFailed
 
 STABLE_LOOK_EVERY_S = 1.0
+PUBLIC_LOOK_EVERY_S = 0.25  # a look costs under a millisecond; an unproven lane answers clients no longer than this
 
 
 def create(leg: Leg, step: Step) -> dict[str, Any]:
@@ -37,8 +38,44 @@ def start(leg: Leg, step: Step) -> dict[str, Any]:
     return {"id": seen.id, "devices": list(seen.devices)}
 
 
+class _PublicPort:
+    """While a candidate is on trial nobody may answer on the public port: clients must not reach an unproven lane.
+
+    A candidate that ignores the port it is told (a literal in its command, a default of its program) is stopped here.
+    """
+
+    def __init__(self, leg: Leg) -> None:
+        site = leg.station.site
+        self._leg = leg
+        self._on_trial = leg.lane.port != site.public_port
+        self._looked_at = float("-inf")
+
+    def check(self) -> None:
+        """The check of a wait. Raise `CandidateFailed` when somebody listens on the public port."""
+        self._leg.checked()
+        now = self._leg.station.clock.monotonic()
+        if self._on_trial and now - self._looked_at >= PUBLIC_LOOK_EVERY_S:
+            self._looked_at = now
+            self.look()
+
+    def look(self) -> None:
+        site = self._leg.station.site
+        if not self._on_trial:
+            return
+        seen = self._leg.station.prober.port(site.client_host(), site.public_port)
+        if seen.listening:
+            who = ", ".join(seen.names) or "somebody"
+            raise CandidateFailed(
+                "ready",
+                "FOREIGN_PORT",
+                f"{who} listens on the public port {site.public_port} while the candidate is on trial on "
+                f"{self._leg.lane.port}: the lane must take its port from ${{port}}",
+            )
+
+
 def ready(leg: Leg, step: Step) -> dict[str, Any]:
     service, lane = leg.service(step.service), leg.lane
+    public = _PublicPort(leg)
     report = wait_ready(
         engine=leg.station.engine,
         prober=leg.station.prober,
@@ -53,10 +90,11 @@ def ready(leg: Leg, step: Step) -> dict[str, Any]:
             api_key=leg.station.api_key(service.ready.api_key if service.ready else None),
         ),
         port_was_free=True,
-        check=leg.checked,
+        check=public.check,
         progress=leg.progress.ticker,
         deadline=None,
     )
+    public.look()
     leg.reports[service.name] = report
     return {"seconds": round(report.seconds, 3), "owner": report.owner, "facts": dict(report.facts)}
 

@@ -12,6 +12,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 # "OSError: …", "torch.cuda.OutOfMemoryError: …", after any prefix such as "(EngineCore pid=7) ERROR 11-29 12:00:01".
 _EXCEPTION = re.compile(r"(?:^|\s)(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt)(?::|\s*$)")
+_POINTS_ELSEWHERE = re.compile(r"[Ss]ee (?:the )?root cause above")
 _TRACEBACK_HEADER = re.compile(r"Traceback \(most recent call last\)")
 
 
@@ -44,9 +45,10 @@ def last_words(lines: Sequence[str], fatal: Sequence[re.Pattern[str]] = ()) -> s
     """Given a log's tail, return the line that best says why its writer failed, "" for an empty log.
 
     In order: the last line the spec calls fatal, the last that looks like an exception, the last line. The header of a
-    traceback says nothing, so the exception under it is preferred even where the spec's pattern is the header.
+    traceback says nothing, so the exception under it is preferred even where the spec's pattern is the header; so is
+    the cause that a line such as vLLM's "Engine core initialization failed. See root cause above." points to.
     """
-    telling = [line for line in lines if not _TRACEBACK_HEADER.search(line)]
+    telling = [line for line in lines if not (_TRACEBACK_HEADER.search(line) or _POINTS_ELSEWHERE.search(line))]
     for wanted in (fatal, (_EXCEPTION,)):
         for line in reversed(telling):
             if matches_any(wanted, line):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lanectl.core.codec import from_json, to_json
 from lanectl.core.owed import Production
-from lanectl.errors import LaneError
+from lanectl.errors import ExitCode, LaneError
 from lanectl.store.files import ensure_dir, read_bytes, write_atomic
 
 FORMAT = 1
@@ -29,7 +29,8 @@ def load(path: Path) -> Production:
     except (ValueError, LaneError) as error:
         raise LaneError(
             f"{path}: this is not a production record: {error}",
-            "move it away and run `lanectl adopt` to record what is running now",
+            "put a good copy back; else move it away, and `lanectl adopt` records what runs now",
+            ExitCode.UNFINISHED,
         ) from error
 
 

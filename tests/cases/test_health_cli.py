@@ -113,7 +113,16 @@ def test_a_swap_past_its_deadline_excuses_nothing(lanectl: CommandLine, site: Fa
 def test_a_swap_that_died_excuses_nothing(lanectl: CommandLine, site: FakeSite) -> None:
     site.engine.kill("prod")
     _open_swap(site)
-    assert lanectl("health", "prod").code == ExitCode.FAILED
+    shown = lanectl("health", "prod")
+    assert shown.code == ExitCode.UNFINISHED
+    assert "run `lanectl recover`" in shown.out
+
+
+def test_another_lane_on_the_same_port_is_not_this_lane(lanectl: CommandLine, site: FakeSite) -> None:
+    site.lane("cand")
+    shown = lanectl("health", "cand")
+    assert shown.code == ExitCode.FAILED
+    assert "prod serves, not cand" in shown.out
 
 
 def test_after_a_restore_that_gave_up_it_is_dark_5(lanectl: CommandLine, site: FakeSite) -> None:

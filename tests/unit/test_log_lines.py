@@ -44,6 +44,11 @@ def test_a_marker_is_not_found_where_it_is_not(line: str) -> None:
         (["(EngineCore pid=7) ERROR torch.cuda.OutOfMemoryError: 2 GiB", "bye"], None),
         (["Traceback (most recent call last):"], "Traceback (most recent call last):"),
         (["KeyboardInterrupt", "bye"], "KeyboardInterrupt"),
+        (
+            ["ValueError: unknown flag", "RuntimeError: Engine core initialization failed. See root cause above."],
+            "ValueError: unknown flag",
+        ),
+        (["RuntimeError: it failed. See root cause above."], "RuntimeError: it failed. See root cause above."),
     ],
 )
 def test_the_last_words_name_the_cause(lines: list[str], expected: str | None) -> None:
