@@ -127,14 +127,14 @@ def test_T44_production_that_comes_back_broken_is_dark_never_success_and_recover
     done = begun.ended()
     assert done.code == ExitCode.DARK, done
     assert "DARK: prod is owed and could not be brought back" in done.out
-    assert "RuntimeError: Engine core initialization failed" in done.out
+    assert "ValueError: this failure was asked for" in done.out
     assert "lanectl recover" in done.out
     assert "restored and serving" not in done.out
     assert site.ask() is None
 
     again = site.lanectl("swap", "cand", "--yes")
     assert again.code == ExitCode.DARK, again
-    assert "RuntimeError: Engine core initialization failed" in again.err
+    assert "ValueError: this failure was asked for" in again.err
 
     faults.write_text("")
     recovered = site.lanectl("recover")

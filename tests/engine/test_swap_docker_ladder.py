@@ -259,7 +259,7 @@ def test_the_command_says_why_and_exits_4(serving: RealSite, production: Contain
     assert done.code == ExitCode.CANDIDATE, done
     first = done.out.splitlines()[0]
     assert "cand failed at ready:server" in first
-    assert "RuntimeError: Engine core initialization failed" in first
+    assert "ValueError: this failure was asked for" in first
     assert "prod is restored and serving" in done.out
     assert "lanectl/actions" not in done.out + done.err, "no traceback of ours"
     until(lambda: not serving.guards(), SOON_S, "the guard has ended")
