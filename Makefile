@@ -31,7 +31,7 @@ check: $(VENV)/.test
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.demo
-	for bench in benches/*_*.py benches/startup.py benches/readiness.py; do $(BIN)/python $$bench || exit 1; done
+	for bench in dark_time guard_latency readiness reference_engine startup watchdog_trip; do $(BIN)/python benches/$$bench.py || exit 1; done
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

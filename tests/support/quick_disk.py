@@ -1,4 +1,4 @@
-"""Where a test's files may lie when it makes thousands of durable writes: a file system in memory, where there is one."""
+"""Where a test that makes thousands of durable writes keeps its files: in memory, where there is such a file system."""
 
 from pathlib import Path
 
