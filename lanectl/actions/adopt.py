@@ -15,7 +15,7 @@ from lanectl.actions.operation import conclude, intend, locked
 from lanectl.actions.station import Station
 from lanectl.actions.unfinished import refuse_unfinished
 from lanectl.core.container import Container
-from lanectl.core.lane import Lane
+from lanectl.core.lane import Lane, Restart
 from lanectl.core.owed import Desired, Owed, owe, promise
 from lanectl.engine.create import create_args
 from lanectl.errors import ExitCode, LaneError
@@ -68,8 +68,22 @@ def adopt(station: Station, names: Sequence[str], label: str | None) -> Adopted:
         station.record_production(
             replace(before, current=adopted.owed, previous=previous, desired=Desired.SERVING, tripped=None)
         )
+        _let_rest(station, before.current, adopted.owed)
         conclude(station, "adopt", {"lane": lane.label, "ids": sorted(adopted.owed.container_ids)})
         return adopted
+
+
+def _let_rest(station: Station, former: Owed | None, now: Owed) -> None:
+    """Keep what was production from waking beside what is: its restart policy would start it at the next reboot."""
+    for service in former.services if former else ():
+        if service.container_id in now.container_ids:
+            continue
+        try:
+            container = station.engine.inspect(service.container_id)
+            if container is not None and not container.active:
+                station.engine.set_restart(container.id, Restart())
+        except LaneError as error:
+            station.log.warning("it may start by itself", container=service.container_name, error=error.message)
 
 
 def _adopt(station: Station, lane: Lane, names: Sequence[str]) -> Adopted:

@@ -87,6 +87,12 @@ class Book:
         self.previous = self.current or self.previous
         self.current, self.desired = lane, SERVING
 
+    def adopt(self, lane: str) -> None:
+        """Adopting the same lane again replaces its record: there is no going back to what was found gone."""
+        if lane != self.current:
+            self.previous = self.current
+        self.current, self.desired = lane, SERVING
+
 
 class ModelEngine(MortalEngine):
     """The machine's engine as one command sees it."""
@@ -128,6 +134,7 @@ class Model:
         self.site.lane(HAND, ready=SOON)
         self._images = dict(self.site.world.images)
         self._unfinished_stop = False
+        self._policies = True  # every restart policy could be set
         self._strange = False  # somebody else changed containers since the last settlement
         self.aside: set[str] = set()  # ids of containers that a person took out of lanectl's hands
 
@@ -194,7 +201,7 @@ class Model:
         _, error = self._run(lambda station: adopt(station, [HAND], None), trouble)
         recorded = self._on_disk("current")
         if recorded is not None and recorded["lane"] == HAND:
-            self.book.promote(HAND)
+            self.book.adopt(HAND)
         else:
             assert error is not None or trouble != NONE
             self.site.engine.remove(made.id)
@@ -237,7 +244,7 @@ class Model:
         assert error is None, f"{error}: {error.hint}"
         if self._unfinished_stop or (self.book.desired == STOPPED and self._running(self._current())):
             assert self.stop() is None
-        holds(self.site, self.aside)
+        holds(self.site, self.aside, policies=self._policies)
         production_is(self.site, self.book.current, self.book.previous)
         assert (self._on_disk("desired") or SERVING) == self.book.desired
         before = picture(self.site)
@@ -314,6 +321,8 @@ class Model:
             life.meanwhile[at] = lambda: self._meanwhile(life, what, pick)
         if trouble.asked is not None:
             life.meanwhile[trouble.asked] = self._press
+        if any(fault.call == "set_restart" and not fault.after for fault in trouble.faults):
+            self._policies = False
         engine = ModelEngine(self, life)
         engine.faults += [replace(fault) for fault in trouble.faults]
         error: LaneError | None = None

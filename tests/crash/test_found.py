@@ -50,3 +50,10 @@ def test_a_parked_lane_that_somebody_started_refuses_a_swap(model: Model) -> Non
     assert refused.exit_code is ExitCode.REFUSED
     assert "docker stop prod.parked" in str(refused)
     model.settle()
+
+
+def test_what_was_production_before_an_adoption_does_not_wake_with_the_machine(model: Model) -> None:
+    model.swap("alike", keep=True, from_dark=True)
+    model.adopt()
+    model.happens("reboot")
+    model.settle()
