@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import statistics
 import sys
 import tempfile
@@ -209,6 +210,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(f"{datetime.now(UTC):%Y%m%d}"), help="of a sample: the date")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # an orderly end: daemons are stopped
     with docker_engine() as engine:
         if not engine.private:
             raise SystemExit(f"{engine.source} is not ours to start another engine beside")

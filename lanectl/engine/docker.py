@@ -81,7 +81,7 @@ class DockerEngine:
             if refusal.status == HTTPStatus.CONFLICT:
                 raise NameTaken(refusal.message, f"docker --host {self._endpoint} inspect {args.name}") from refusal
             raise
-        return str(answer.data["Id"])
+        return str(self._api.said(answer, what)["Id"])
 
     def start(self, ref: str) -> None:
         try:

@@ -53,7 +53,16 @@ class DockerApi:
 
     def get(self, path: str, *, what: str, params: Mapping[str, Any] | None = None) -> Any:
         """Return the decoded answer of a read."""
-        return self._answer("GET", self._prefix + path, what=what, read_s=LOOK_S, params=params).data
+        return self.said(self._answer("GET", self._prefix + path, what=what, read_s=LOOK_S, params=params), what)
+
+    def said(self, answer: Answer, what: str) -> Any:
+        """Return the object or list that an answer must have. Raise `EngineUnknown` when it has none.
+
+        A connection that breaks off within an answer's headers leaves one with a good status, no length and no body.
+        """
+        if not isinstance(answer.data, dict | list):
+            raise EngineUnknown(f"could not {what}: {CUT_OFF} ({self.endpoint}: half an answer)", self._hint)
+        return answer.data
 
     def act(
         self,
@@ -80,6 +89,10 @@ class DockerApi:
         except BaseException:
             session.close()
             raise
+
+    @property
+    def _hint(self) -> str:
+        return f"is the engine running? docker --host {self.endpoint} info"
 
     def _spoken(self) -> tuple[int, int]:
         """Return the newest API version the engine speaks."""
@@ -121,7 +134,7 @@ class DockerApi:
         """Tell "never sent" from "sent, and no answer": only the first is safe to repeat blindly."""
         import requests
 
-        hint = f"is the engine running? docker --host {self.endpoint} info"
+        hint = self._hint
         refused = _not_connected(error)
         if refused is not None:
             if isinstance(refused, PermissionError):

@@ -54,19 +54,15 @@ def cdi_problem(api: DockerApi, image_id: str, devices: Sequence[str]) -> str | 
     devices first, and only then on the program.
     """
     _sweep(api)
+    what = "create a container that probes CDI"
     name = f"{PROBE_NAME}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     try:
-        answer = api.act(
-            "POST",
-            "/containers/create",
-            what="create a container that probes CDI",
-            params={"name": name},
-            body=_body(image_id, devices),
-        )
+        answer = api.act("POST", "/containers/create", what=what, params={"name": name}, body=_body(image_id, devices))
+        made = api.said(answer, what)
     except EngineUnknown:
         _remove(api, f"/containers/{name}")  # the answer that got lost may have been a yes
         raise
-    path = f"/containers/{answer.data['Id']}"
+    path = f"/containers/{made['Id']}"
     try:
         api.act("POST", f"{path}/start", what="start a container that probes CDI")
     except Refusal as refusal:

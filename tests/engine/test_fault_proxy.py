@@ -33,6 +33,7 @@ KNOWN = {
     ),
     "a_parked_container_that_is_denied_once": ("measured", "404", "GET /containers/prod/json #7"),
     "a_running_container_that_is_denied_at_its_stop": ("measured", "404", "POST /containers/prod/stop #1"),
+    "half_an_answer": ("measured", "reset within the answer", "GET /containers/json #2"),
     "T20_no_answer_to_the_stop": ("measured", "hang before the effect", "POST /containers/prod/stop #1"),
     "T22_a_removal_is_in_progress": ("measured", "409", "DELETE /containers/cand.candidate #1"),
     "T40_a_restart_while_production_is_parked": (
