@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from lanectl.store.audit import verify
-from tests.support.frozen import FREEZES, PROMPTS, FrozenLane
+from tests.support.frozen import FREEZES, LATEST_S, PROMPTS, FrozenLane
 from tests.support.station import new_local_site
 
 # 5 ways x 8 = 40 freezes in `make test`; test-full takes 5 x 100. Each costs about two seconds: a boot, a load, a trip.
 EACH = 100 if os.environ.get("LANECTL_TEST_FULL") else 8
-LATEST_S = 0.6  # of the load: within it every client has asked several times
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ STALL_S = 0.3
 SPINS = {"VLLM_EXP_PEER_SPINS": "2000000000"}
 PROMPTS = ("The sidecar computes", "select name from lanes where", "Stir the risotto until")
 TOKENS = 48
+LATEST_S = 0.6  # of the load: within it every client has asked several times
 CLIENTS = 3
 ENDS_WITHIN_S = 15.0  # a trip takes half a second; a loaded two-core machine several times that
 
