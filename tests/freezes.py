@@ -67,15 +67,14 @@ def section(rows: list[Row], how: str, took_s: float) -> str:
             BEGIN,
             "## A sidecar frozen under load",
             "",
-            f"Written by `{how}` on {datetime.now(UTC):%Y-%m-%d}, in {took_s / 60:.0f} minutes: {freezes} freezes, "
-            f"{wrong} wrong answers.",
+            f"Written by `{how}` on {datetime.now(UTC):%Y-%m-%d}, in {took_s / 60:.0f} minutes.",
             "",
-            f"A twin of v25 on the local engine, a stall bound of {STALL_S:g} s, three clients asking all the time. Its "
-            "sidecar, or the file",
-            "both sides share, is frozen at a random moment. A whole answer is identical to the unfrozen lane's, token for "
-            "token, or it",
-            "counts as wrong; cut means that the connection ended or was refused. After each trip nothing runs until "
-            "`lanectl restart`.",
+            f"{freezes} freezes, {wrong} wrong answers.",
+            "",
+            f"A twin of v25 on the local engine, a stall bound of {STALL_S:g} s, three clients asking all the time. Its",
+            "sidecar, or the file both sides share, is frozen at a random moment. A whole answer is identical to the",
+            "unfrozen lane's, token for token, or it counts as wrong; cut means that the connection ended or was refused.",
+            "After each trip nothing runs until `lanectl restart`.",
             "",
             "| frozen by | freezes | whole answers | cut | wrong |",
             "|---|---|---|---|---|",
