@@ -184,9 +184,12 @@ class World:
         return made
 
     def start(self, container: FakeContainer) -> None:
-        """Start a run: plan what its program does from now on."""
+        """Start a run: plan what its program does from now on. What cannot be started does not run."""
         now = self.clock.monotonic()
         program = container.program = self.program_of(container) or Program()
+        if program.start_error is not None:
+            container.status, container.error, container.due = Status.EXITED, program.start_error, []
+            return
         container.run += 1
         container.status, container.started_at, container.exit_code = Status.RUNNING, now, None
         container.oom_killed, container.error = False, ""
