@@ -272,7 +272,8 @@ class Model:
                     one.program = program
                 if one.running and not self._is_candidate(one) and one.id not in self._owed_ids():
                     world.end(one, 0, by_hand=True)  # a person started a lane that is parked
-        self.site.clock.sleep(2000.0)
+        for _ in range(5):  # what ends now, starts again by its policy, and is up after that
+            self.site.clock.sleep(1000.0)
 
     # How commands are run
 
