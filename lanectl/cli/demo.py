@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -122,7 +124,7 @@ def _lines(report: SwapReport, client: Watched | None, root: Path) -> list[str]:
     lines = [*failure_lines(report), f"{report.lane}: {report.outcome}. {serving(report)}", ""]
     lines += timeline_lines(report, extra)
     lines += ["", *measured_lines(report), ""]
-    at = f"lanectl --site {shlex.quote(str(root))}"
+    at = f"{_program()} --site {shlex.quote(str(root))}"
     return [
         *lines,
         "Production is serving; the site stays. Try next:",
@@ -135,6 +137,14 @@ def _lines(report: SwapReport, client: Watched | None, root: Path) -> list[str]:
         f"  {at} audit log",
         f"Take it down: {at} demo --stop",
     ]
+
+
+def _program() -> str:
+    """How this very lanectl is called from here: a virtual environment's is often not on the path."""
+    if shutil.which("lanectl") is not None:
+        return "lanectl"
+    called = Path(sys.argv[0])
+    return shlex.quote(sys.argv[0]) if called.name == "lanectl" else f"{shlex.quote(sys.executable)} -m lanectl"
 
 
 def _announced(settings: Settings, root: Path, words: tuple[str, ...]) -> Station:
