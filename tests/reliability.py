@@ -24,6 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
+from tests.freezes import kept, put
 from tests.support.api_faults import FAULTS
 from tests.support.docker_engine import DockerEngine, docker_engine
 from tests.support.dying import Death, deaths, die
@@ -180,7 +181,7 @@ def _folder() -> Iterator[Path]:
 
 
 def prove(options: argparse.Namespace, engine: DockerEngine) -> int:
-    """Run it all, write the document, return the exit code."""
+    """Run it all, write the document (its section about freezes is kept), return the exit code."""
     began = time.monotonic()
     with ExitStack() as stack:
         folder = stack.enter_context(_folder())
@@ -198,7 +199,9 @@ def prove(options: argparse.Namespace, engine: DockerEngine) -> int:
             all_lines += every
     how = " ".join(["python -m tests.reliability", *sys.argv[1:]])
     text = report(calls, lines, all_calls, all_lines, how, time.monotonic() - began)
-    options.out.write_text(text.rstrip() + "\n")
+    freezes = kept(options.out.read_text(encoding="utf-8")) if options.out.exists() else ""
+    document = put(text, freezes) if freezes else text.rstrip() + "\n"
+    options.out.write_text(document, encoding="utf-8")
     print(next(line for line in text.splitlines() if line.startswith("survived ")))
     return 0 if all(trial.survived for trial in (*calls, *lines)) else 1
 
