@@ -19,6 +19,7 @@ from lanectl.actions.serve import bring_back
 from lanectl.actions.station import Station
 from lanectl.actions.unfinished import dark, open_swaps
 from lanectl.actions.watching import ensure as ensure_watched
+from lanectl.actions.watching import has_said
 from lanectl.core.container import Status
 from lanectl.core.journal import Kind, SwapState
 from lanectl.core.owed import Production, Tripped
@@ -64,7 +65,7 @@ def _recover(station: Station, lock: Lock, progress: Progress, if_needed: bool) 
             raise dark(state)
         lock.update(swap=state.swap, phase="RECOVER")
         done.append((state.swap, recover_swap(station, state.swap, Telling(progress, lock), by="recover")))
-    production = station.production()
+    production = _judged(station)
     move = owed_without_swap(production, _runs(station, production))
     if move.act is Act.NOTHING:
         _watch_over(station, production, progress)
@@ -72,6 +73,17 @@ def _recover(station: Station, lock: Lock, progress: Progress, if_needed: bool) 
     progress.note(move.why)
     report = bring_back(station, lock, progress, kind="recover", guarded=not if_needed)
     return Recovered((*done, (report.swap, report.outcome)))
+
+
+def _judged(station: Station) -> Production:
+    """Return what production is, once a watchdog that has just killed it has recorded why: until then it looks as if it
+    had merely ended, and would be started again."""
+    production = station.production()
+    owed = production.owed
+    if owed is None or owed.watchdog is None or _runs(station, production):
+        return production
+    has_said(station, owed.server.container_id)
+    return station.production()
 
 
 def _watch_over(station: Station, production: Production, progress: Progress) -> None:

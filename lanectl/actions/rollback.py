@@ -15,7 +15,7 @@ from lanectl.actions.progress import Progress
 from lanectl.actions.report import SwapReport, report
 from lanectl.actions.station import Station
 from lanectl.actions.unfinished import stuck_swaps
-from lanectl.actions.watchdog import Watchdog
+from lanectl.actions.watching import clear_trip
 from lanectl.core.journal import Kind
 from lanectl.core.owed import Owed
 from lanectl.core.plan import rollback_steps
@@ -62,7 +62,7 @@ def rollback(station: Station, progress: Progress, interrupts: Interrupts) -> Sw
         )
         if guest.watchdog is not None:
             # A person asks for this lane: an old trip of it is over.
-            Watchdog.clear_trip(station.state, guest.server.container_id)
+            clear_trip(station, guest.server.container_id)
         guard = Guard(station, swap_id)
         leg = Leg(
             station=station,

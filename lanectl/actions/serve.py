@@ -16,8 +16,7 @@ from lanectl.actions.progress import Progress
 from lanectl.actions.report import SwapReport, report
 from lanectl.actions.station import Station
 from lanectl.actions.steps import WayBack
-from lanectl.actions.watchdog import Watchdog
-from lanectl.actions.watching import of_owed
+from lanectl.actions.watching import clear_trip, of_owed
 from lanectl.core.codec import to_json
 from lanectl.core.journal import Kind
 from lanectl.core.owed import Desired, Owed, Production
@@ -80,7 +79,7 @@ def _arm(station: Station, journal: Journal, guard: Guard | None, production: Pr
         if guard is not None:
             guard.start()
         if production.tripped is not None and production.current is not None:
-            Watchdog.clear_trip(station.state, production.current.server.container_id)
+            clear_trip(station, production.current.server.container_id)
         wanted = replace(production, desired=Desired.SERVING, tripped=None)
         if wanted != production:
             station.record_production(wanted)

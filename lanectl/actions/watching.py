@@ -6,18 +6,21 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from lanectl.actions.station import Station
+from lanectl.actions.watch_view import lives
 from lanectl.actions.watchdog import Guarded, Watchdog
 from lanectl.core.container import Container
 from lanectl.core.lane import Lane
 from lanectl.core.lane import Watchdog as Policy
 from lanectl.core.owed import Owed
-from lanectl.errors import LaneError
+from lanectl.errors import ExitCode, LaneError
 from lanectl.store.watch import TripRecord, WatchFiles, watch_key
 
 FALLBACK = "fallback"
 # A trip is recorded within milliseconds of its kills; whoever sees the container end may look a little earlier.
 RECORDED_WITHIN_S = 0.5
 LOOK_EVERY_S = 0.01
+# A trip ends with the death of its containers, some tenths of a second; an engine that hangs is asked for 90 s.
+TRIP_ENDS_WITHIN_S = 100.0
 
 
 def of_owed(station: Station, owed: Owed, ids: Mapping[str, str] | None = None) -> Watchdog | None:
@@ -84,6 +87,34 @@ def end(station: Station, container: Container) -> None:
         watchdog = found(station, container)
         if watchdog is not None:
             watchdog.end()
+
+
+def has_said(station: Station, server_id: str) -> bool:
+    """Wait until the watchdog of a lane that is down has ended: what it has to say is on disk then.
+
+    Return False when it is still at work after `TRIP_ENDS_WITHIN_S`.
+    """
+    files = WatchFiles(station.state.watch / watch_key(server_id))
+    deadline = station.clock.monotonic() + TRIP_ENDS_WITHIN_S
+    while (status := files.status()) is not None and lives(status):
+        if station.clock.monotonic() > deadline:
+            return False
+        station.clock.sleep(LOOK_EVERY_S)
+    return True
+
+
+def clear_trip(station: Station, server_id: str) -> None:
+    """A person clears a trip. Its watchdog may still be at work on it: what it writes last must not bring it back.
+
+    Raise `LaneError` (exit 75) when it does not end, or when the record cannot be removed.
+    """
+    if not has_said(station, server_id):
+        raise LaneError(
+            f"the watchdog that tripped is still at work after {TRIP_ENDS_WITHIN_S:g} s",
+            "`lanectl status` says what it sees; `docker ps` shows what it could not kill",
+            ExitCode.BUSY,
+        )
+    Watchdog.clear_trip(station.state, server_id)
 
 
 def ensure(station: Station, owed: Owed) -> None:

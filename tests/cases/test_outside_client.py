@@ -70,7 +70,7 @@ def test_the_longest_gap_is_from_a_good_answer_to_the_next_good_answer(server: _
     said = json.loads(out)
     assert said["longest_gap_s"] >= ended - began
     assert said["failures"] >= 1
-    assert said["answers"] == server.answered
+    assert 2 <= said["answers"] <= server.answered  # its end may come between an answer and the counting of it
 
 
 def test_the_last_gap_counts_too_for_it_waits_for_one_more_answer(server: _Server) -> None:
@@ -83,7 +83,7 @@ def test_the_last_gap_counts_too_for_it_waits_for_one_more_answer(server: _Serve
         server.down = False
         said = json.loads(client.stdout.read())
         assert client.wait(SOON_S) == 0
-    assert said["answers"] == server.answered
+    assert 2 <= said["answers"] <= server.answered  # its end may come between an answer and the counting of it
 
 
 def test_a_server_that_was_never_there_is_told_at_once(server: _Server) -> None:

@@ -28,6 +28,7 @@ from lanectl.store.process import identify
 from lanectl.store.watch import Order, WatchedService, WatchFiles, WatchSpec, Wish
 from lanectl.wiring import build_clock, build_watch_post
 from tests.support.local_services import LocalServices, local_services
+from tests.support.poll import until
 
 KEY = "a-server"
 GONE = Trip(Rule.SIDECAR_GONE, "the sidecar does not run", Counters(6, 5, 0))
@@ -129,7 +130,7 @@ def test_a_sidecar_that_ends_with_the_machine_is_no_trip_and_its_server_dies_all
 ) -> None:
     going_down = replace(post, shutting_down=lambda: True)
     assert trip(going_down, GONE, Mode.SERVING, 1, lane(post)) is None
-    assert all_dead(local)
+    until(lambda: all_dead(local), SOON_S, "the engine says so, too")
     assert post.files.tripped() is None
     assert post.box.noted() == {"done": ExitCode.OK}
 

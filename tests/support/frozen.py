@@ -120,6 +120,7 @@ class FrozenLane:
             stop.wait(after_s)
             freeze(self)
             until(lambda: not self.runs(), ENDS_WITHIN_S, "the lane is dead")
+            until(lambda: self.site.station().production().tripped, ENDS_WITHIN_S, "the trip is recorded")
         finally:
             stop.set()
             for thread in clients:
