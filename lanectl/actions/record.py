@@ -23,17 +23,12 @@ def record_production(station: Station, state: SwapState, target: tuple[SeenServ
     before = station.production()
     after = replace(before, current=now)
     if state.committed:
-        previous = state.former or _replaced(before, now)
+        # The COMMITTED record names it, owed or not; what is current by now may be this very lane, made again.
+        previous = state.former or before.previous
         after = replace(after, previous=previous, desired=Desired.SERVING, tripped=None)
     if after != before:
         station.record_production(after)
         _let_go(station, before, after)
-
-
-def _replaced(before: Production, now: Owed) -> Owed | None:
-    """The lane a swap replaced without owing it (it had tripped), else the one recorded before it."""
-    current = before.current
-    return current if current is not None and current.container_ids != now.container_ids else before.previous
 
 
 def _with_ids(owed: Owed, ids: dict[str, str]) -> Owed:

@@ -117,6 +117,7 @@ class Model:
     away_until: float = 0.0
     boot: int = 1
     log: list[str] = field(default_factory=list)
+    commands: int = 0
 
     def __post_init__(self) -> None:
         self.patch.setattr("lanectl.actions.preflight._WATCHES", ())  # notices stop nothing, and cost a look at /proc
@@ -312,6 +313,7 @@ class Model:
 
     def _run(self, run: Callable[[Station], object], trouble: Trouble) -> tuple[bool, LaneError | None]:
         """Run a command in a life of its own; return whether it died, and the error that it ended with."""
+        self.commands += 1
         life = Life(*trouble.death)
         live(life, self.patch)
         if trouble.away is not None:

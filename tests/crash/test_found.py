@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from lanectl.errors import ExitCode
-from tests.crash.model import Model
+from tests.crash.model import Model, Trouble
+from tests.support.mortal import EFFECT
 from tests.support.quick_disk import QUICK_DISK
 
 
@@ -56,4 +57,10 @@ def test_what_was_production_before_an_adoption_does_not_wake_with_the_machine(m
     model.swap("alike", keep=True, from_dark=True)
     model.adopt()
     model.happens("reboot")
+    model.settle()
+
+
+def test_a_promoted_lane_that_is_made_again_was_not_production_before_itself(model: Model) -> None:
+    model.swap("prod", Trouble(death=(4, EFFECT)), keep=True, from_dark=True)
+    model.happens("removed")
     model.settle()
