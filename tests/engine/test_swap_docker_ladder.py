@@ -80,7 +80,7 @@ CASES = {
     ),
     "exit_1_while_booting": Case(
         Reason.EXITED,
-        ("exited with code 1", "last words: RuntimeError: Engine core initialization failed"),
+        ("exited with code 1", "last words: ValueError: this failure was asked for"),
         {"faults": "exit=1:3 traceback", "ready": {"fatal": []}},
     ),
     "a_fatal_line_in_the_log": Case(
