@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lanectl.actions.case import Case
 from lanectl.actions.look import look, served
+from lanectl.actions.notices import foreign_controllers, remove_ipc, unarmed
 from lanectl.actions.station import Station
-from lanectl.actions.watchdog import Watchdog
 from lanectl.core.container import LABEL_SITE, Container, EngineInfo
 from lanectl.core.lane import Lane
 from lanectl.core.owed import Owed
@@ -19,13 +20,6 @@ from lanectl.errors import LaneError, Problem
 from lanectl.site.local_rules import local_problems
 from lanectl.site.manifest import file_sha256
 from lanectl.store.gates import find as find_record
-from lanectl.store.process import command_lines
-
-# Programs that are known to act on lanes by themselves: they would start or kill containers in the middle of a swap.
-FOREIGN_CONTROLLERS = ("sidecar_watchdog.py", "controller.py", "promote-v19", "swap-to-m3v2.sh")
-LOGIND = Path("/run/systemd/system")  # sd_booted(3)
-LOGIND_CONF = Path("/etc/systemd/logind.conf")
-LAST_SYSTEM_UID = 999  # logind never removes the IPC objects of system users (source: logind.conf(5), RemoveIPC)
 
 
 @dataclass(frozen=True)
@@ -36,21 +30,6 @@ class Survey:
     notices: tuple[Problem, ...] = ()
     engine: EngineInfo | None = None
     running: tuple[Container, ...] = field(default=())
-
-
-@dataclass(frozen=True)
-class _Case:
-    station: Station
-    lane: Lane
-    owed: Owed | None
-    keep: bool
-    from_dark: bool
-    engine: EngineInfo
-    containers: tuple[Container, ...]
-    excused: tuple[str, ...] = ()
-
-    def owned(self) -> frozenset[str]:
-        return self.owed.container_ids if self.owed else frozenset()
 
 
 def survey(
@@ -66,7 +45,7 @@ def survey(
         containers = station.engine.containers()
     except LaneError as error:
         return Survey((*early, _problem("engine", error)))
-    case = _Case(station, lane, owed, keep, from_dark, engine, containers, excused)
+    case = Case(station, lane, owed, keep, from_dark, engine, containers, excused)
     problems: list[Problem] = list(early)
     notices: list[Problem] = []
     for check in _CHECKS:
@@ -88,7 +67,7 @@ def _complete(lane: Lane) -> Iterator[Problem]:
         yield Problem(missing.where, f"{missing.name} is not given", hint=missing.hint)
 
 
-def _engine_pinned(case: _Case) -> Iterator[Problem]:
+def _engine_pinned(case: Case) -> Iterator[Problem]:
     config = case.station.site.engine
     if config.kind == "docker" and config.daemon_id is None:
         yield Problem(
@@ -98,12 +77,12 @@ def _engine_pinned(case: _Case) -> Iterator[Problem]:
         )
 
 
-def _fits_the_engine(case: _Case) -> Iterator[Problem]:
+def _fits_the_engine(case: Case) -> Iterator[Problem]:
     if case.engine.kind == "local":
         yield from local_problems(case.lane)
 
 
-def _images(case: _Case) -> Iterator[Problem]:
+def _images(case: Case) -> Iterator[Problem]:
     for service in case.lane.services:
         if _given(service.image) and case.station.engine.image(service.image) is None:
             yield Problem(
@@ -113,7 +92,7 @@ def _images(case: _Case) -> Iterator[Problem]:
             )
 
 
-def _devices(case: _Case) -> Iterator[Problem]:
+def _devices(case: Case) -> Iterator[Problem]:
     """What the daemon lists is a hint; a probe container is the last word."""
     for service in case.lane.services:
         names = tuple(device.qualified for device in service.devices if _given(device.qualified))
@@ -132,7 +111,7 @@ def _devices(case: _Case) -> Iterator[Problem]:
         )
 
 
-def _gpus(case: _Case) -> Iterator[Problem]:
+def _gpus(case: Case) -> Iterator[Problem]:
     wanted = {service.memory.uuid: service for service in case.lane.services if service.memory}
     if not wanted:
         return
@@ -150,7 +129,7 @@ def _gpus(case: _Case) -> Iterator[Problem]:
             )
 
 
-def _map_file(case: _Case) -> Iterator[Problem]:
+def _map_file(case: Case) -> Iterator[Problem]:
     ref = case.lane.map
     if ref is None or not _given(ref.file):
         return
@@ -166,7 +145,7 @@ def _map_file(case: _Case) -> Iterator[Problem]:
         )
 
 
-def _gate_records(case: _Case) -> Iterator[Problem]:
+def _gate_records(case: Case) -> Iterator[Problem]:
     """A gate with a boot of its own must have passed for this very map and image."""
     for gate in set(case.lane.requires) - set(case.excused):
         image = case.station.engine.image(case.lane.server.image) if _given(case.lane.server.image) else None
@@ -183,7 +162,7 @@ def _gate_records(case: _Case) -> Iterator[Problem]:
             )
 
 
-def _mounts(case: _Case) -> Iterator[Problem]:
+def _mounts(case: Case) -> Iterator[Problem]:
     for service in case.lane.services:
         for index, mount in enumerate(service.mounts):
             if _given(mount.source) and not os.path.exists(mount.source):  # noqa: PTH110 - as above
@@ -191,7 +170,7 @@ def _mounts(case: _Case) -> Iterator[Problem]:
                 yield Problem(where, f"{mount.source} is not there", hint="create or mount it")
 
 
-def _secrets(case: _Case) -> Iterator[Problem]:
+def _secrets(case: Case) -> Iterator[Problem]:
     """Reveal every secret once, and forget it: a missing one must not be found inside the outage."""
     from lanectl.actions.creates import create_all
 
@@ -204,7 +183,7 @@ def _secrets(case: _Case) -> Iterator[Problem]:
             yield _problem(f"services.{name}", error)
 
 
-def _ports(case: _Case) -> Iterator[Problem]:
+def _ports(case: Case) -> Iterator[Problem]:
     """The public port belongs to production and nobody else; the trial port is free."""
     site = case.station.site
     yield from _public_port(case)
@@ -219,7 +198,7 @@ def _ports(case: _Case) -> Iterator[Problem]:
         )
 
 
-def _public_port(case: _Case) -> Iterator[Problem]:
+def _public_port(case: Case) -> Iterator[Problem]:
     site = case.station.site
     if case.owed is not None and not case.from_dark:
         return  # the ladder on production proves whose port it is
@@ -232,7 +211,7 @@ def _public_port(case: _Case) -> Iterator[Problem]:
         )
 
 
-def _production_serves(case: _Case) -> Iterator[Problem]:
+def _production_serves(case: Case) -> Iterator[Problem]:
     """Production is proven serving now, else there is no baseline to come back to."""
     if case.owed is None:
         if not case.from_dark:
@@ -263,11 +242,11 @@ def _production_serves(case: _Case) -> Iterator[Problem]:
             )
 
 
-def _runs(case: _Case, container_id: str) -> bool:
+def _runs(case: Case, container_id: str) -> bool:
     return any(container.id == container_id and container.active for container in case.containers)
 
 
-def _names(case: _Case) -> Iterator[Problem]:
+def _names(case: Case) -> Iterator[Problem]:
     """What is kept gets its own name after the commit, when it is too late to find that somebody else has it."""
     if not case.keep:
         return
@@ -281,7 +260,7 @@ def _names(case: _Case) -> Iterator[Problem]:
                 )
 
 
-def _parked_lanes(case: _Case) -> Iterator[Problem]:
+def _parked_lanes(case: Case) -> Iterator[Problem]:
     """A parked lane that somebody started takes the port, or the memory, as soon as production lets go of it."""
     previous = case.station.production().previous
     parked = previous.container_ids if previous else frozenset()
@@ -295,7 +274,7 @@ def _parked_lanes(case: _Case) -> Iterator[Problem]:
             )
 
 
-def _one_lane_a_gpu(case: _Case) -> Iterator[Problem]:
+def _one_lane_a_gpu(case: Case) -> Iterator[Problem]:
     """A running stranger with one of the candidate's devices would share the GPU with it."""
     wanted = {device.qualified for service in case.lane.services for device in service.devices}
     for container in case.containers:
@@ -316,7 +295,7 @@ def _may_be_any(name: str, wanted: set[str]) -> bool:
     return (device == "all" or device.isdigit()) and any(one.startswith(f"{kind}=") for one in wanted)
 
 
-def _host(case: _Case) -> Iterator[Problem]:
+def _host(case: Case) -> Iterator[Problem]:
     needed = case.station.site.thresholds.disk_free
     root = Path(case.station.state.root)
     free = shutil.disk_usage(root if root.exists() else root.parent).free
@@ -328,7 +307,7 @@ def _host(case: _Case) -> Iterator[Problem]:
         )
 
 
-def _recover_unit(case: _Case) -> Iterator[Problem]:
+def _recover_unit(case: Case) -> Iterator[Problem]:
     """Where systemd runs, something must bring production back after a power cut, unless the operator waived it."""
     if case.station.site.reboot_recovery != "required":
         return
@@ -341,7 +320,7 @@ def _recover_unit(case: _Case) -> Iterator[Problem]:
         )
 
 
-def _page_cache(case: _Case) -> Iterator[Problem]:
+def _page_cache(case: Case) -> Iterator[Problem]:
     if case.lane.drop_page_cache and not os.access("/proc/sys/vm/drop_caches", os.W_OK):
         yield Problem("before_boot.drop_page_cache", "needs root", hint="run lanectl as root, or leave it out")
 
@@ -350,19 +329,7 @@ def _given(text: str) -> bool:
     return "${" not in text
 
 
-def _foreign_controllers(case: _Case) -> Iterator[Problem]:
-    """A hand-run watchdog with --rollback would start another lane in the middle of a swap."""
-    for pid, line in command_lines():
-        named = next((name for name in FOREIGN_CONTROLLERS if name in line), None)
-        if named and pid != os.getpid():
-            yield Problem(
-                f"process {pid}",
-                f"{named} is running and may act on these containers",
-                hint="end it before the swap if it watches this lane",
-            )
-
-
-_CHECKS: tuple[Callable[[_Case], Iterator[Problem]], ...] = (
+_CHECKS: tuple[Callable[[Case], Iterator[Problem]], ...] = (
     _engine_pinned,
     _fits_the_engine,
     _images,
@@ -383,34 +350,4 @@ _CHECKS: tuple[Callable[[_Case], Iterator[Problem]], ...] = (
 )
 
 
-def _remove_ipc(case: _Case) -> Iterator[Problem]:
-    """RemoveIPC deletes a user's shared memory at logout (source: logind.conf(5)), a lane's counters with it."""
-    shares = case.lane.shm or any(service.ipc == "host" for service in case.lane.services)
-    if not shares or os.geteuid() <= LAST_SYSTEM_UID or not LOGIND.is_dir() or _keeps_ipc():
-        return
-    yield Problem(
-        "logind",
-        "RemoveIPC is not off: logging out may delete the shared memory of a lane with host IPC",
-        hint="set RemoveIPC=no in /etc/systemd/logind.conf, or run the swap with --detach from a system user",
-    )
-
-
-def _keeps_ipc() -> bool:
-    files = [LOGIND_CONF, *sorted(LOGIND_CONF.parent.glob("logind.conf.d/*.conf"))]
-    lines = [line.strip().lower() for file in files if file.is_file() for line in file.read_text().splitlines()]
-    said = [line.partition("=")[2].strip() for line in lines if line.startswith("removeipc")]
-    return bool(said) and said[-1] in ("no", "false", "0", "off")
-
-
-def _unarmed(case: _Case) -> Iterator[Problem]:
-    """Production that asks for a watchdog and has none that looks serves unprotected until it is stopped."""
-    if case.owed is None or case.owed.watchdog is None or case.from_dark:
-        return
-    seen = Watchdog.read(case.station.state, case.owed.server.container_id)
-    if seen is None or not seen.armed:
-        why = seen.why if seen is not None else "it was never armed"
-        hint = f"`lanectl watch {case.owed.label}` arms it"
-        yield Problem("watchdog", f"the watchdog of production does not look: {why}", hint=hint)
-
-
-_WATCHES: tuple[Callable[[_Case], Iterator[Problem]], ...] = (_foreign_controllers, _remove_ipc, _unarmed)
+_WATCHES: tuple[Callable[[Case], Iterator[Problem]], ...] = (foreign_controllers, remove_ipc, unarmed)
