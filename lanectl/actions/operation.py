@@ -13,7 +13,7 @@ from lanectl.actions.steps import failure_data
 from lanectl.core.codec import to_json
 from lanectl.core.journal import Kind, Planned
 from lanectl.core.owed import Owed
-from lanectl.errors import ExitCode, LaneError
+from lanectl.errors import Busy, ExitCode, LaneError
 from lanectl.store.audit import INTENT, OUTCOME
 from lanectl.store.journal import Journal
 from lanectl.store.lock import Lock
@@ -32,10 +32,23 @@ class Telling:
 
 
 @contextmanager
+def _or_refused(what: str) -> Iterator[None]:
+    """Lanectl's own records come first: where one cannot be written, nothing is started."""
+    try:
+        yield
+    except Busy:
+        raise
+    except LaneError as error:
+        message = f"{what}, so nothing was started: {error.message}"
+        raise LaneError(message, error.hint, ExitCode.REFUSED) from error
+
+
+@contextmanager
 def locked(station: Station) -> Iterator[Lock]:
-    """Hold the site's lock. Raise `Busy` naming who holds it."""
+    """Hold the site's lock. Raise `Busy` naming who holds it, `LaneError` (exit 3) when it cannot be taken at all."""
     lock = Lock(station.state.lock)
-    lock.acquire(command=" ".join(station.command))
+    with _or_refused("the site cannot be locked"):
+        lock.acquire(command=" ".join(station.command))
     try:
         yield lock
     finally:
@@ -44,12 +57,16 @@ def locked(station: Station) -> Iterator[Lock]:
 
 def intend(station: Station, command: str, data: Mapping[str, Any]) -> None:
     """Write the intent before the act. Raise `LaneError` (exit 3) if it cannot be: nothing starts unrecorded."""
+    with _or_refused("the intent cannot be recorded"):
+        station.audit.write(INTENT, command, data)
+
+
+def note_intent(station: Station, command: str, data: Mapping[str, Any]) -> None:
+    """Write the intent of a restore, which goes on without its line: production is owed."""
     try:
         station.audit.write(INTENT, command, data)
     except LaneError as error:
-        raise LaneError(
-            f"the intent cannot be recorded, so nothing was started: {error.message}", error.hint, ExitCode.REFUSED
-        ) from error
+        station.log.error("audit not written; the restore goes on", error=error.message)
 
 
 def conclude(station: Station, command: str, data: Mapping[str, Any]) -> None:
@@ -73,8 +90,13 @@ def open_journal(
     guest: Owed | None = None,
     supersedes: Sequence[str] = (),
     details: Mapping[str, Any] | None = None,
+    may_be_unwritten: bool = False,
 ) -> Journal:
-    """Make the journal with its opened record: enough to recognise, and undo, everything the operation may do."""
+    """Make the journal with its opened record: enough to recognise, and undo, everything the operation may do.
+
+    Raise `LaneError` (exit 3) when it cannot be made; the audit then has that as the outcome. `may_be_unwritten`: it
+    is kept in memory instead.
+    """
     opened = {
         "lane": label,
         "kind": kind,
@@ -89,7 +111,16 @@ def open_journal(
         "supersedes": list(supersedes),
         **(details or {}),
     }
-    return Journal.create(station.state.journal(swap), station.clock, swap, opened)
+    path = station.state.journal(swap)
+    try:
+        with _or_refused("no journal can be written"):
+            return Journal.create(path, station.clock, swap, opened)
+    except LaneError as error:
+        if may_be_unwritten:
+            station.log.error("no journal can be written; production is started all the same", error=error.message)
+            return Journal.unwritten(path, station.clock, swap, opened)
+        conclude(station, kind, {"swap": swap, "lane": label, "outcome": type(error).__name__, "detail": error.message})
+        raise
 
 
 def note_failure(journal: Journal, error: BaseException, fallback_step: str) -> None:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from lanectl.actions.observe import find
-from lanectl.actions.operation import Telling, conclude, locked
+from lanectl.actions.operation import Telling, conclude, locked, note_intent
 from lanectl.actions.park import hold
 from lanectl.actions.progress import Progress
 from lanectl.actions.repair import repair_damaged
 from lanectl.actions.restore import restore
-from lanectl.actions.serve import bring_back
+from lanectl.actions.serve import RECOVER, bring_back
 from lanectl.actions.station import Station
 from lanectl.actions.unfinished import dark, open_swaps
 from lanectl.actions.watching import ensure as ensure_watched
@@ -25,7 +25,6 @@ from lanectl.core.journal import Kind, SwapState
 from lanectl.core.owed import Production, Tripped
 from lanectl.core.recovery import Act, owed_without_swap, retry_after
 from lanectl.errors import Busy, ExitCode, LaneError
-from lanectl.store.audit import INTENT
 from lanectl.store.journal import Journal
 from lanectl.store.lock import Lock
 
@@ -71,7 +70,7 @@ def _recover(station: Station, lock: Lock, progress: Progress, if_needed: bool) 
         _watch_over(station, production, progress)
         return Recovered(tuple(done), move.why)
     progress.note(move.why)
-    report = bring_back(station, lock, progress, kind="recover", guarded=not if_needed)
+    report = bring_back(station, lock, progress, kind=RECOVER, guarded=not if_needed)
     return Recovered((*done, (report.swap, report.outcome)))
 
 
@@ -138,7 +137,7 @@ def recover_swap(station: Station, swap: str, progress: Progress, *, by: str) ->
     """
     journal = Journal.resume(station.state.journal(swap), station.clock)
     try:
-        _intend(station, by, {"swap": swap, "phase": journal.state.phase})
+        note_intent(station, by, {"swap": swap, "phase": journal.state.phase})
         try:
             journal.append(Kind.RESUMED, data={"by": by, "pid": os.getpid(), "boot_id": station.boot_id})
         except LaneError as error:
@@ -153,11 +152,3 @@ def recover_swap(station: Station, swap: str, progress: Progress, *, by: str) ->
         return outcome
     finally:
         journal.close()
-
-
-def _intend(station: Station, by: str, data: dict[str, str]) -> None:
-    """A restore goes on without its audit line: production is owed."""
-    try:
-        station.audit.write(INTENT, by, data)
-    except LaneError as error:
-        station.log.error("audit not written; the restore goes on", error=error.message)

@@ -42,11 +42,13 @@ LAST_RETRY_S = 10.0
 @dataclass
 class Walk:
     """What one walk back has found out so far. `broken`: what was started did not prove itself, so it is stopped first
-    when it is tried again; after any other failure what runs may well be serving, and is left to."""
+    when it is tried again; after any other failure what runs may well be serving, and is left to. `stopped`: services
+    whose stop this walk has seen the end of, whether or not that could be recorded."""
 
     released: bool = False
     proven: bool = False
     broken: bool = False
+    stopped: frozenset[str] = frozenset()
     attempt: int = 1
     containers: dict[str, Container] = field(default_factory=dict)
 
@@ -130,7 +132,7 @@ def _retrying(station: Station, progress: Progress, walk: Walk, patience_s: floa
 def _walk(station: Station, journal: Journal, back: WayBack, progress: Progress, walk: Walk, recovering: bool) -> str:
     for _ in range(MAX_MOVES):
         observed = observe(station, journal.state, released=walk.released, proven=walk.proven)
-        observed = replace(observed, tripped=_trip(station, journal.state))
+        observed = replace(observed, tripped=_trip(station, journal.state), stopped=walk.stopped)
         move = next_move(journal.state, observed)
         if move.act is Act.NOTHING:
             return journal.state.closed or ""
@@ -210,6 +212,7 @@ def _finish_stop(scene: _Scene) -> None:
             return hold(scene.station.engine, ref, owed)
 
         scene.back.run(f"stop:{name}", effect, scene.walk.attempt)
+        scene.walk.stopped |= {name}
 
 
 def _release(scene: _Scene) -> None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from lanectl.actions.guard import Guard
-from lanectl.actions.operation import Telling, come_back, intend, note_failure, open_journal
+from lanectl.actions.operation import Telling, come_back, intend, note_failure, note_intent, open_journal
 from lanectl.actions.park import hold
 from lanectl.actions.progress import Progress
 from lanectl.actions.report import SwapReport, report
@@ -24,6 +24,8 @@ from lanectl.core.swap import Phase
 from lanectl.errors import ExitCode, LaneError
 from lanectl.store.journal import Journal
 from lanectl.store.lock import Lock
+
+RECOVER = "recover"  # the kind of what nobody asked for: production is owed
 
 
 def bring_back(
@@ -39,7 +41,8 @@ def bring_back(
     """Start what is recorded as production (stopping it first for a restart) and prove it. The caller holds the lock.
 
     It is desired to serve from here on, and a trip is cleared: a person asked for it, or nothing had tripped.
-    Raise `LaneError` (exit 3) when nothing is recorded, `Dark` when it does not come up.
+    A recovery does so even where nothing can be written. Raise `LaneError` (exit 3) when nothing is recorded, `Dark`
+    when it does not come up.
     """
     production = station.production()
     current = production.current
@@ -51,14 +54,24 @@ def bring_back(
         )
     swap_id = station.new_swap_id(f"{kind}-{current.lane}")
     lock.update(swap=swap_id, phase=kind.upper())
-    intend(station, kind, {"swap": swap_id, "lane": current.label, "argv": list(station.command)})
+    # A recovery stops nothing, so whoever comes after it can do it again: it needs no record of what it does.
+    owed = kind == RECOVER
+    record = note_intent if owed else intend
+    record(station, kind, {"swap": swap_id, "lane": current.label, "argv": list(station.command)})
     journal = open_journal(
-        station, swap_id, kind=kind, label=current.label, keep=True, from_dark=True, supersedes=supersedes
+        station,
+        swap_id,
+        kind=kind,
+        label=current.label,
+        keep=True,
+        from_dark=True,
+        supersedes=supersedes,
+        may_be_unwritten=owed,
     )
     guard = Guard(station, swap_id)
     telling = Telling(progress, lock)
     try:
-        refused = _arm(station, journal, guard if guarded else None, production)
+        refused = _arm(station, journal, guard if guarded and journal.written else None, production)
         if refused is None:
             telling.phase(Phase.ARMED, f"{current.label} is owed")
             if stop_first:

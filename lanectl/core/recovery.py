@@ -30,7 +30,8 @@ class Observed:
     start order. `released`: port, memory and shared memory were proven free since the last stray left. `proven`: the
     target answered a real request since it was last seen to run. `rivals`: containers of lanes that are not owed, and
     yet run or have the name they serve under, in stop order; they are stopped and parked, never removed.
-    `tripped`: why the watchdog killed the target, None when it did not.
+    `tripped`: why the watchdog killed the target, None when it did not. `stopped`: services whose stop was seen to end
+    since, which a journal that cannot be written does not say.
     """
 
     strays: tuple[Container, ...] = ()
@@ -39,6 +40,7 @@ class Observed:
     proven: bool = False
     rivals: tuple[SeenService, ...] = ()
     tripped: str | None = None
+    stopped: frozenset[str] = frozenset()
 
 
 class Act(StrEnum):
@@ -88,9 +90,8 @@ def next_move(state: SwapState, observed: Observed) -> Move:
 
 
 def _bring_back(state: SwapState, owed: Owed, observed: Observed) -> Move:
-    asked = tuple(
-        seen.owed.name for seen in observed.target if seen.owed.name in state.stopping and _up(seen.container)
-    )
+    stopping = [name for name in state.stopping if name not in observed.stopped]
+    asked = tuple(seen.owed.name for seen in observed.target if seen.owed.name in stopping and _up(seen.container))
     if asked:
         # The engine may still be at it, whoever asked: what answers now may be killed once it was believed.
         return Move(Act.STOP, f"{', '.join(asked)} was asked to stop and may end at any moment", asked)

@@ -7,6 +7,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -35,6 +36,25 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
+@contextmanager
+def _records(path: Path) -> Iterator[TextIO]:
+    """Open the file of raw records. Raise `LaneError` when it cannot be made."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        raw = open(path, "w", encoding="utf-8", opener=_private)  # noqa: SIM115 - pathlib knows no opener
+    except OSError as error:
+        raise _unwritable(str(path), error) from error
+    try:
+        yield raw
+    finally:
+        with suppress(OSError):  # what could not be written was said by the write
+            raw.close()
+
+
+def _unwritable(path: str, error: OSError) -> LaneError:
+    return LaneError(f"{path} cannot be written: {error.strerror}", "a measurement keeps every request's record there")
+
+
 def run_profile(
     *,
     base_url: str,
@@ -56,9 +76,8 @@ def run_profile(
     answer at all, LaneError (exit 4) when it does not serve `model` or cannot answer one token, exit 2 for a bad URL.
     """
     endpoint = Endpoint.parse(base_url, api_key)
-    raw_path.parent.mkdir(parents=True, exist_ok=True)
     started, began_ns = datetime.now(UTC), time.monotonic_ns()
-    with open(raw_path, "w", encoding="utf-8", opener=_private) as raw:
+    with _records(raw_path) as raw:
         run = _Run(
             endpoint, profile, RequestShape(model, profile.max_tokens, profile.template_kwargs), raw, check, progress
         )
@@ -109,8 +128,11 @@ class _Run:
     progress: Callable[[str], None]
 
     def write(self, record: dict[str, Any]) -> None:
-        self.raw.write(json.dumps(record) + "\n")
-        self.raw.flush()
+        try:
+            self.raw.write(json.dumps(record) + "\n")
+            self.raw.flush()
+        except OSError as error:
+            raise _unwritable(self.raw.name, error) from error
 
     def together(self, cell: str, first: int, prompts: Sequence[Prompt]) -> list[RequestRecord]:
         """Send these prompts at the same moment, wait for all, return and write their records."""

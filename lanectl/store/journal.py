@@ -22,6 +22,7 @@ from lanectl.core.journal import (
     line_digest,
     read,
 )
+from lanectl.errors import LaneError
 from lanectl.ports import Clock
 from lanectl.store.files import AppendLog, ensure_dir, explained, open_regular, read_bytes, release, reserve
 
@@ -34,14 +35,14 @@ CLOSED_WITHIN = 8192  # a closed record is some 300 bytes: an outcome, a hash, a
 class Journal:
     """One open journal. The writer must hold the site's lock.
 
-    `state` is always the fold of what is durably on disk.
+    `state` is always the fold of what is durably on disk, unless it is kept in memory (`unwritten`).
     """
 
-    def __init__(self, path: Path, clock: Clock, swap: str) -> None:
+    def __init__(self, path: Path, clock: Clock, swap: str, *, written: bool = True) -> None:
         self.path = path
         self._clock = clock
         self._reserve = path.parent / RESERVE_NAME
-        self._log = AppendLog(path, self._reserve)
+        self._log: AppendLog | None = AppendLog(path, self._reserve) if written else None
         self._swap = swap
         self._records: list[Record] = []
         self._prev = FIRST_PREV
@@ -52,7 +53,18 @@ class Journal:
         """Make the swap's directory, reserve disk space for its records, and write the opened record."""
         ensure_dir(path.parent)
         reserve(path.parent / RESERVE_NAME, RESERVED_BYTES)
-        journal = cls(path, clock, swap)
+        try:
+            journal = cls(path, clock, swap)
+            journal.append(Kind.OPENED, data=opened)
+        except LaneError:
+            release(path.parent / RESERVE_NAME)
+            raise
+        return journal
+
+    @classmethod
+    def unwritten(cls, path: Path, clock: Clock, swap: str, opened: Mapping[str, Any]) -> Journal:
+        """Return a journal that is kept in memory only, for what must be done although nothing can be written."""
+        journal = cls(path, clock, swap, written=False)
         journal.append(Kind.OPENED, data=opened)
         return journal
 
@@ -72,6 +84,11 @@ class Journal:
         journal._prev = line_digest(encode(reading.records[-1]))
         journal._state = state
         return journal
+
+    @property
+    def written(self) -> bool:
+        """True when its records are on disk."""
+        return self._log is not None
 
     @property
     def state(self) -> SwapState:
@@ -101,14 +118,16 @@ class Journal:
         )
         state = extend(self._state, record)
         line = encode(record)
-        self._log.append(line)
+        if self._log is not None:
+            self._log.append(line)
         self._records.append(record)
         self._prev = line_digest(line)
         self._state = state
 
     def close(self) -> None:
         """Close the file and give back the reserved space."""
-        self._log.close()
+        if self._log is not None:
+            self._log.close()
         release(self._reserve)
 
 

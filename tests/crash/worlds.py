@@ -216,20 +216,20 @@ def _interrupted(station: Station) -> None:
     swap(station, SwapRequest("cand"), Pressing(), interrupts)
 
 
-def _rollback(station: Station) -> None:
-    rollback(station, Silent(), Interrupts())
+def _rollback(station: Station) -> Any:
+    return rollback(station, Silent(), Interrupts())
 
 
-def _restart(station: Station) -> None:
-    restart(station, Silent())
+def _restart(station: Station) -> Any:
+    return restart(station, Silent())
 
 
-def _start(station: Station) -> None:
-    start(station, Silent())
+def _start(station: Station) -> Any:
+    return start(station, Silent())
 
 
-def _recover(station: Station) -> None:
-    recover(station, Silent())
+def _recover(station: Station) -> Any:
+    return recover(station, Silent())
 
 
 def _raising(part: str) -> Parts:

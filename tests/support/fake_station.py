@@ -13,6 +13,7 @@ from typing import Any
 
 from lanectl.actions.station import Station
 from lanectl.core.lane import Restart
+from lanectl.errors import LaneError
 from lanectl.ports import GpuProcess, GpuReading
 from tests.support.engine_cdi import GPUS, KIND, NAMES
 from tests.support.fake_engine import ENGINE_ID, FakeEngine
@@ -154,6 +155,9 @@ class FakeSite(SwapSite):
         return {"container_name": name, "image": self.images[name], "network_mode": "host", "ipc": "host", **keys}
 
     def _measure(self, *, base_url: str, profile: str, raw_path: Path, **_: Any) -> Numbers:
-        raw_path.write_text(json.dumps({"url": base_url}) + "\n")
+        try:
+            raw_path.write_text(json.dumps({"url": base_url}) + "\n")
+        except OSError as error:
+            raise LaneError(f"{raw_path} cannot be written: {error.strerror}") from error
         self.measured.append(base_url)
         return Numbers(profile)
