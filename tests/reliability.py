@@ -130,7 +130,7 @@ def report(calls: list[Trial], lines: list[Trial], all_calls: int, all_lines: in
             "A call is known by its kind and whose container it is about; a swap looks at a container many times,",
             "and each of these looks is spoiled in turn. `kill -9` kills lanectl at that call.",
             "",
-            "To run it again: `python -m tests.reliability` takes all, about an hour on two cores; `--help` says more.",
+            "To run it again: `python -m tests.reliability` takes all; `--help` says how to take a sample.",
             "",
             f"## One call to a real Docker daemon spoiled ({len(calls)} of {all_calls})",
             "",
