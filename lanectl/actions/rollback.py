@@ -6,6 +6,8 @@ old lane does not come up, what was production is brought back (unless it trippe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lanectl.actions.forward import run_forward
 from lanectl.actions.guard import Guard
 from lanectl.actions.interrupts import Interrupts
@@ -14,13 +16,14 @@ from lanectl.actions.operation import Telling, come_back, intend, locked, note_f
 from lanectl.actions.progress import Progress
 from lanectl.actions.report import SwapReport, report
 from lanectl.actions.station import Station
-from lanectl.actions.unfinished import stuck_swaps
+from lanectl.actions.unfinished import dark, stuck_swaps
 from lanectl.actions.watching import clear_trip
-from lanectl.core.journal import Kind
+from lanectl.core.journal import Kind, SwapState
 from lanectl.core.owed import Owed
 from lanectl.core.plan import rollback_steps
 from lanectl.core.swap import Phase
-from lanectl.errors import ExitCode, LaneError
+from lanectl.errors import ExitCode, Interrupted, LaneError
+from lanectl.store.journal import Journal
 
 
 def previous(station: Station) -> Owed:
@@ -40,14 +43,12 @@ def rollback(station: Station, progress: Progress, interrupts: Interrupts) -> Sw
     """Go back to the previous lane and make it production.
 
     Raise `Busy`, `Unfinished` (a swap died and nobody tried to restore yet: recover first), `LaneError` (exit 3:
-    nothing to go back to), `Dark`.
+    nothing to go back to, or it could not begin), `Dark`.
     """
     with locked(station) as lock:
         debts = stuck_swaps(station)
         guest = previous(station)
         production = station.production()
-        # A tripped lane is never a restore target, but it must be gone before another lane boots.
-        owed = None if production.tripped else production.current
         swap_id = station.new_swap_id(f"rollback-{guest.lane}")
         lock.update(swap=swap_id, phase="ROLLBACK")
         intend(station, "rollback", {"swap": swap_id, "lane": guest.label, "argv": list(station.command)})
@@ -69,7 +70,7 @@ def rollback(station: Station, progress: Progress, interrupts: Interrupts) -> Sw
             journal=journal,
             wanted=guest,
             leaving=production.current,
-            owed=owed,
+            owed=production.owed,  # not what tripped or was stopped on purpose, though it must make room
             check=interrupts.check,
             progress=Telling(progress, lock),
             guard=guard,
@@ -77,12 +78,24 @@ def rollback(station: Station, progress: Progress, interrupts: Interrupts) -> Sw
         try:
             failure = _go_back(leg, production.current, guest)
             outcome = come_back(station, journal, progress, "rollback", str(failure or ""))
-            if failure is not None and not isinstance(failure, LaneError):
-                raise failure
+            _settle_up(journal, failure, debts)
             return report(station, journal, outcome)
         finally:
             journal.close()
             guard.dismiss()
+
+
+def _settle_up(journal: Journal, failure: BaseException | None, debts: Sequence[SwapState]) -> None:
+    """Re-raise what was a fault of lanectl itself, or stopped the rollback before it touched anything: from DARK, that
+    leaves it as dark as it was."""
+    if failure is None:
+        return
+    if not isinstance(failure, LaneError):
+        raise failure
+    if not journal.state.armed and debts:
+        raise dark(debts[0]) from failure
+    if not journal.state.armed and not isinstance(failure, Interrupted):
+        raise LaneError(failure.message, failure.hint, ExitCode.REFUSED) from failure
 
 
 def _go_back(leg: Leg, leaving: Owed | None, guest: Owed) -> BaseException | None:

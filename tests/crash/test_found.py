@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lanectl.errors import ExitCode
+from lanectl.errors import Dark, ExitCode
 from tests.crash.model import Model, Trouble
 from tests.support.mortal import EFFECT
 from tests.support.quick_disk import QUICK_DISK
@@ -63,4 +63,23 @@ def test_what_was_production_before_an_adoption_does_not_wake_with_the_machine(m
 def test_a_promoted_lane_that_is_made_again_was_not_production_before_itself(model: Model) -> None:
     model.swap("prod", Trouble(death=(4, EFFECT)), keep=True, from_dark=True)
     model.happens("removed")
+    model.settle()
+
+
+def test_a_rollback_from_DARK_that_is_interrupted_before_it_began_says_DARK(model: Model) -> None:
+    model.swap("prod", keep=True, from_dark=True)
+    model.swap("alike", keep=True)
+    model.swap("cand", Trouble(away=(16, 10_000.0)))
+    model.passes(10_000.0)
+    assert isinstance(model.rollback(Trouble(asked=1)), Dark)
+    model.settle()
+
+
+def test_a_lane_that_was_stopped_on_purpose_stays_so_when_a_rollback_fails(model: Model) -> None:
+    model.swap("prod", keep=True, from_dark=True)
+    model.swap("cand", keep=True)
+    model.stop()
+    model.becomes("prod", "dies")
+    model.rollback()
+    assert not any(one.running for one in model.site.world.containers.values())
     model.settle()

@@ -151,9 +151,6 @@ def run_schedules(number: int, schedules: int) -> None:
             return
 
 
-# Slow until its finding is fixed (shard 0): a rollback from DARK that is interrupted before it is armed says "refused"
-# while nothing serves.
-@pytest.mark.slow
 @pytest.mark.parametrize("number", range(SHARDS))
 def test_production_is_back_whatever_happens(number: int) -> None:
     run_schedules(number, SCHEDULES)
