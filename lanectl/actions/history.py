@@ -46,9 +46,9 @@ class Outage:
 
 def past_swaps(state: StateDir) -> Iterator[PastSwap]:
     """Yield closed swaps, newest first. A journal that cannot be understood is left out: others report it."""
-    # An id begins with its time to the second; within one second the journals tell the order.
-    for _, same_second in groupby(reversed(state.swap_ids()), key=lambda swap: swap.partition("-")[0]):
-        found = [past for swap in same_second if (past := _past(state, swap)) is not None]
+    # An id begins with its time; of swaps that have the same one, the journals tell the order.
+    for _, same_time in groupby(reversed(state.swap_ids()), key=lambda swap: swap.partition("-")[0]):
+        found = [past for swap in same_time if (past := _past(state, swap)) is not None]
         yield from sorted(found, key=lambda past: past.opened_at, reverse=True)
 
 

@@ -110,6 +110,9 @@ class Station:
         return recreate.load(self.state.recreate, name)
 
     def new_swap_id(self, label: str) -> str:
-        """Return `<utc>-<lane>-<random>`: sorts by time, and is fit for a container's and a directory's name."""
-        stamp = self.clock.wall().partition(".")[0].replace("-", "").replace(":", "") + "Z"
+        """Return `<utc>-<lane>-<random>`: sorts by time, and is fit for a container's and a directory's name.
+
+        The time is to the millisecond: two swaps may begin within one second, and the newest is the one to follow.
+        """
+        stamp = self.clock.wall().replace("-", "").replace(":", "")
         return f"{stamp}-{label.replace('@', '-')}-{secrets.token_hex(3)}"

@@ -34,6 +34,16 @@ def test_newest_first_with_how_each_ended_and_what_it_left_serving(site: FakeSit
     ]
 
 
+def test_of_two_swaps_in_one_second_the_later_one_is_the_newest(site: FakeSite) -> None:
+    station = site.station()
+    ids = []
+    for label in ("prod", "cand@small", "another"):
+        ids.append(station.new_swap_id(label))
+        station.clock.sleep(0.002)
+    assert ids == sorted(ids)
+    assert len({found.partition(".")[0] for found in ids}) == 1, "else this shows nothing"
+
+
 def test_a_refused_swap_left_nothing_serving_and_cost_no_service(site: FakeSite) -> None:
     site.lane("cand", volumes=["/nowhere:/x:ro"])
     site.swap("cand")
