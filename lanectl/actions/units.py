@@ -18,7 +18,8 @@ UNIT_MODE = 0o644  # systemd and every user may read them; they hold no secret
 
 def site_units(site: Site) -> tuple[Unit, ...]:
     """Return the units for this interpreter and user."""
-    return units(site, python=sys.executable, user=pwd.getpwuid(os.geteuid()).pw_name)
+    uid = os.geteuid()
+    return units(site, python=sys.executable, user=pwd.getpwuid(uid).pw_name, uid=uid)
 
 
 def install(site: Site, folder: Path = SYSTEM_UNITS) -> tuple[Path, ...]:

@@ -8,7 +8,7 @@ from lanectl.actions.station import Station
 from lanectl.actions.watch_view import WatchView
 from lanectl.actions.watchdog import Watchdog
 from lanectl.actions.watching import of_owed
-from lanectl.core.owed import Owed
+from lanectl.core.owed import Desired, Owed
 from lanectl.errors import ExitCode, LaneError
 
 LOOK_EVERY_S = 0.25
@@ -43,6 +43,10 @@ def follow(station: Station, label: str, progress: Progress) -> WatchView:
 
 
 def _arm(station: Station, current: Owed) -> None:
+    if station.production().desired is Desired.STOPPED:
+        raise LaneError(
+            f"{current.label} was stopped on purpose", "`lanectl start` starts it and its watchdog", ExitCode.USAGE
+        )
     watchdog = of_owed(station, current)
     if watchdog is None:
         raise LaneError(

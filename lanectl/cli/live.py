@@ -19,11 +19,12 @@ REFRESH_PER_S = 8
 
 
 @contextmanager
-def progress() -> Iterator[Progress]:
-    """Give what an action reports to: live on a terminal, plain lines on stderr otherwise. It never raises."""
+def progress(tick_every_s: float = TICK_EVERY_S) -> Iterator[Progress]:
+    """Give what an action reports to: live on a terminal, plain lines on stderr otherwise, of what is going on right
+    now one every `tick_every_s`. It never raises."""
     live = _started() if sys.stderr.isatty() else None
     try:
-        yield Steady(live or Plain())
+        yield Steady(live or Plain(tick_every_s=tick_every_s))
     finally:
         if live is not None:
             with contextlib.suppress(Exception):
@@ -65,9 +66,15 @@ class Steady:
 class Plain:
     """Plain lines, `HH:MM:SS PHASE text`; what is going on right now only every few seconds."""
 
-    def __init__(self, line: Callable[[str], None] = render.err, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        line: Callable[[str], None] = render.err,
+        clock: Callable[[], float] = time.monotonic,
+        tick_every_s: float = TICK_EVERY_S,
+    ) -> None:
         self._line = line
         self._clock = clock
+        self._tick_every_s = tick_every_s
         self._phase = ""
         self._entered = self._ticked = clock()
 
@@ -81,7 +88,7 @@ class Plain:
 
     def ticker(self, text: str) -> None:
         now = self._clock()
-        if now - self._ticked >= TICK_EVERY_S:
+        if now - self._ticked >= self._tick_every_s:
             self._ticked = now
             self._line(_stamped(self._phase, f"{now - self._entered:.0f} s: {text}"))
 

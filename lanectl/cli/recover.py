@@ -81,10 +81,11 @@ def units(
     context: typer.Context,
     install: Annotated[bool, typer.Option("--install", help="Write them where systemd reads them.")] = False,
 ) -> int:
-    """Print the systemd units that recover at boot and by a timer."""
+    """Print the systemd units: recovery at boot and by a timer, and a lane's watchdog."""
     from lanectl import wiring
     from lanectl.actions.units import install as write
     from lanectl.actions.units import site_units
+    from lanectl.core.units import watch_service_name
 
     settings = options.settings(context)
     site = wiring.read_site(settings)
@@ -93,8 +94,9 @@ def units(
     if settings.json:
         render.emit({"units": {unit.name: unit.text for unit in found}, "written": paths})
     elif install:
-        names = " ".join(unit.name for unit in found)
+        names = " ".join(unit.name for unit in found if not unit.template)
         render.lines([*paths, f"now run: systemctl daemon-reload && systemctl enable --now {names}"])
+        render.out(f"for a lane with a watchdog: systemctl enable --now {watch_service_name(site, 'LANE')}")
     else:
         for unit in found:
             render.out(f"# {unit.name}")

@@ -14,6 +14,8 @@ from lanectl.cli import options, render
 if TYPE_CHECKING:
     from lanectl.actions.watch_view import WatchView
 
+TICK_EVERY_S = 3600.0  # a watch lasts for weeks, and systemd keeps what it prints: one line an hour
+
 
 def watch(
     context: typer.Context,
@@ -34,7 +36,7 @@ def watch(
     if once:
         seen = look(station, lane)
     else:
-        with live.progress() as progress:
+        with live.progress(TICK_EVERY_S) as progress:
             seen = follow(station, lane, progress)
     if settings.json:
         render.emit({**view_json(seen), "exit_code": int(seen.exit_code)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lanectl.core.lane import Watchdog as Policy
-from lanectl.core.owed import Owed, Production
+from lanectl.core.owed import Desired, Owed, Production
 from lanectl.core.watch import Rule
 from lanectl.errors import ExitCode
 from lanectl.store import production
@@ -69,6 +70,38 @@ def test_ending_the_command_ends_no_watch(lane: CounterLane) -> None:
     begun.process.send_signal(signal.SIGINT)
     assert begun.ended().code == ExitCode.INTERRUPTED
     lane.quiet(0.3)
+
+
+def test_one_that_was_killed_with_its_supervisor_ends_the_command_and_the_next_one_arms_another(
+    lane: CounterLane,
+) -> None:
+    """What the systemd unit lives by: exit 1, started again, armed again."""
+    begun = lane.site.begin("watch", LANE)
+    until(lambda: "armed" in begun.output.read_text(), SOON_S, "it says that it is armed")
+    dead = lane.files.status()
+    assert dead is not None
+    assert dead.supervisor is not None
+    for process in (dead.supervisor, dead.watcher):
+        os.kill(process.pid, signal.SIGSTOP)  # neither can replace the other
+    for process in (dead.supervisor, dead.watcher):
+        os.kill(process.pid, signal.SIGKILL)
+    assert begun.ended().code == ExitCode.FAILED
+    again = lane.site.begin("watch", LANE)
+    until(lambda: "armed" in again.output.read_text(), SOON_S, "it says that it is armed")
+    now = lane.files.status()
+    assert now is not None
+    assert now.watcher != dead.watcher
+    again.process.send_signal(signal.SIGTERM)
+    assert again.ended().code == -signal.SIGTERM  # how systemd ends it, and calls it clean
+    lane.quiet(0.3)
+
+
+def test_a_lane_that_was_stopped_on_purpose_is_not_armed(lane: CounterLane) -> None:
+    production.save(lane.station.state.production, Production(current=owed(lane), desired=Desired.STOPPED))
+    refused = lane.site.lanectl("watch", LANE)
+    assert refused.code == ExitCode.USAGE
+    assert f"{LANE} was stopped on purpose" in refused.err
+    assert lane.files.spec() is None
 
 
 def test_what_is_not_watched_is_said_and_nothing_is_armed_by_a_look(lane: CounterLane) -> None:
