@@ -61,6 +61,7 @@ KINDS = {
     "reasoning": Kind("", "", "chat text goes out as `reasoning` instead of `content`"),
     "old-reasoning": Kind("", "", "chat text goes out as `reasoning_content` instead of `content`"),
     "peer-slow": Kind("FACTOR", "10", "sidecar: every call takes FACTOR times as long"),
+    "peer-slow-on-signal": Kind("FACTOR", "10", "sidecar: SIGUSR1 makes it that slow, the next one as fast as it was"),
     "peer-exit": Kind("N", "1000", "sidecar: it ends, with code 1, in its Nth call"),
     "peer-freeze": Kind("N", "1000", "sidecar: it stands still in its Nth call, until SIGCONT"),
     "peer-wrong": Kind("FACTOR", "0.1", "sidecar: outputs are off by FACTOR times their size"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,6 +122,19 @@ def test_a_call_left_open_by_a_dead_sidecar_is_taken_up_by_the_next(rowmap: Path
 def test_a_slow_sidecar_changes_no_token(rowmap: Path, right: list[int]) -> None:
     with ReferenceSidecar(rowmap, faults="peer-slow=10") as sidecar, peer(sidecar) as server:
         assert server.tokens(PROMPT, max_tokens=TOKENS) == right
+
+
+def test_a_signal_makes_a_sidecar_slow_and_the_next_one_as_fast_as_it_was(rowmap: Path, right: list[int]) -> None:
+    with ReferenceSidecar(rowmap, faults="peer-slow-on-signal=100") as sidecar, peer(sidecar) as server:
+        waited_ns = []
+        for salt in "abc":
+            before = words(sidecar.path)
+            assert server.tokens(PROMPT, max_tokens=TOKENS, cache_salt=salt) == right
+            after = words(sidecar.path)
+            waited_ns.append((after[5] - before[5]) / (after[6] - before[6]))
+            sidecar.process.send_signal(signal.SIGUSR1)
+        fast, slow, fast_again = waited_ns
+        assert slow > 3 * max(fast, fast_again)
 
 
 def test_the_words_count_calls_rows_tokens_and_waits(sidecar: ReferenceSidecar) -> None:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
-import random
-import shutil
-import threading
+import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from lanectl.actions.start import restart
 from lanectl.actions.station import Station
+from lanectl.actions.stop import stop
+from lanectl.core.container import Container
+from lanectl.core.owed import Tripped
 from lanectl.jobs import DetachedJobs
 from lanectl.store.process import every_process
+from tests.support.asking import CLIENTS, Asked, Clients, ask, wrong
 from tests.support.guards import ReadyGuards
 from tests.support.poll import until
 from tests.support.reference_sidecar import write_map
@@ -24,11 +25,9 @@ from tests.support.station import MAX_MODEL_LEN, MODEL, RealSite, Told
 
 LANE = "v25"
 STALL_S = 0.3
-SPINS = {"VLLM_EXP_PEER_SPINS": "2000000000"}
+SPINS_VARIABLE = "VLLM_EXP_PEER_SPINS"
+PATIENT, HASTY = 2_000_000_000, 2_000  # spins of 5 us: v25's three hours, and 10 ms
 PROMPTS = ("The sidecar computes", "select name from lanes where", "Stir the risotto until")
-TOKENS = 48
-LATEST_S = 0.6  # of the load: within it every client has asked several times
-CLIENTS = 3
 ENDS_WITHIN_S = 15.0  # a trip takes half a second; a loaded two-core machine several times that
 
 
@@ -43,107 +42,111 @@ class WatchdogsOnly:
         return jobs.start(argv, name=name, keep_fds=keep_fds, log_path=log_path)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Answers:
-    """What clients were told: by prompt every distinct text of a whole answer, and how many were whole or cut."""
+    """What clients were told around one freeze. `under_way`: how many answers were at its moment; `wrong`: those that
+    the unfrozen lane does not give; `frozen` False: the lane had tripped before it."""
 
-    texts: dict[str, set[str]] = field(default_factory=dict)
-    whole: int = 0
-    cut: int = 0
+    whole: int
+    cut: int
+    wrong: tuple[str, ...]
+    under_way: int
+    frozen: bool
+    tripped: bool
 
 
 class FrozenLane:
-    """A site whose production is a twin of v25 with a stall bound of 0.3 s. `expected`: the unfrozen lane's answers."""
+    """A site whose production is a twin of v25 with a stall bound of 0.3 s. `expected`: the unfrozen lane's answers.
 
-    def __init__(self, site: RealSite, binds: Sequence[str] = ()) -> None:
+    `url`: the Docker engine's, where the site is on one. Not `guarded`: no watchdog, and a small spin limit.
+    """
+
+    def __init__(self, site: RealSite, url: str = "", *, guarded: bool = True) -> None:
         self.site = site
-        self.counters = Path(f"/dev/shm/lt-frozen-{os.getpid()}-{random.getrandbits(32):08x}")
-        self._write(binds)
+        self.url = url
+        self.counters = Path(f"/dev/shm/lt-frozen-{secrets.token_hex(6)}")
+        self._write(guarded)
         told = site.swap(LANE, station=self.station(), keep=True, from_dark=True)
         assert told.outcome == "promoted", told
-        self.expected = {prompt: self.ask(prompt) for prompt in PROMPTS}
-        assert None not in self.expected.values()
+        first = {prompt: ask(site.public, prompt) for prompt in PROMPTS}
+        assert all(one.whole for one in first.values())
+        self.expected = {prompt: one.text for prompt, one in first.items()}
         assert len(set(self.expected.values())) == len(PROMPTS)
 
     def station(self) -> Station:
         return replace(self.site.station("test"), jobs=WatchdogsOnly())
+
+    def tripped(self) -> Tripped | None:
+        return self.site.station().production().tripped
 
     def again(self) -> None:
         """A person clears the trip: the lane is started again."""
         assert restart(self.station(), Told()).outcome == "started"
 
     def close(self) -> None:
-        from lanectl.actions.stop import stop
-
-        if self.site.station().production().tripped is None:
+        if self.tripped() is None:
             stop(self.station(), Told())
         self.site.close()
         self.counters.unlink(missing_ok=True)
 
-    def ask(self, prompt: str) -> str | None:
-        """Return the whole answer, None when it was cut or refused. A body that is no whole answer counts as cut."""
-        body = json.dumps({"model": MODEL, "prompt": prompt, "max_tokens": TOKENS, "temperature": 0})
-        connection = http.client.HTTPConnection("127.0.0.1", self.site.public, timeout=60)
-        try:
-            connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
-            answer = connection.getresponse()
-            said = json.loads(answer.read())
-            return str(said["choices"][0]["text"]) if answer.status == http.HTTPStatus.OK else None
-        except (OSError, http.client.HTTPException, ValueError, KeyError):
-            return None
-        finally:
-            connection.close()
+    def frozen(
+        self,
+        freeze: Callable[[FrozenLane], None],
+        after_s: float,
+        thaw: Callable[[FrozenLane], None] | None = None,
+    ) -> Answers:
+        """Let clients ask, freeze after so many seconds, wait until the lane is dead; return what they were told.
 
-    def frozen(self, freeze: Callable[[FrozenLane], None], after_s: float) -> Answers:
-        """Let clients ask, freeze after so many seconds, wait until the lane is dead; return what clients were told."""
-        answers, stop, lock = Answers(), threading.Event(), threading.Lock()
-
-        def client(number: int) -> None:
-            turn = number
-            while not stop.is_set():
-                prompt = PROMPTS[turn % len(PROMPTS)]
-                text = self.ask(prompt)
-                turn += 1
-                with lock:
-                    if text is None:
-                        answers.cut += 1
-                    else:
-                        answers.whole += 1
-                        answers.texts.setdefault(prompt, set()).add(text)
-                if text is None:
-                    stop.wait(0.02)
-
-        clients = [threading.Thread(target=client, args=(number,)) for number in range(CLIENTS)]
-        for thread in clients:
-            thread.start()
-        try:
-            stop.wait(after_s)
-            freeze(self)
-            until(lambda: not self.runs(), ENDS_WITHIN_S, "the lane is dead")
-            until(lambda: self.site.station().production().tripped, ENDS_WITHIN_S, "the trip is recorded")
-        finally:
-            stop.set()
-            for thread in clients:
-                thread.join()
-        return answers
+        With `thaw` it may live on: thaw it once every client has had an answer that was asked for after the freeze.
+        """
+        with Clients(self.site.public, PROMPTS) as clients:
+            clients.wait(after_s)
+            at, meant = time.monotonic(), self.runs()
+            if meant:
+                freeze(self)
+            if meant and thaw is not None:
+                until(lambda: not self.runs() or self._answered(clients.asked, at), ENDS_WITHIN_S, "slow answers")
+                if self.runs():
+                    thaw(self)
+            else:
+                until(lambda: not self.runs(), ENDS_WITHIN_S, "the lane is dead")
+            tripped = not self.runs()
+            if tripped:
+                until(self.tripped, ENDS_WITHIN_S, "the trip is recorded")
+        asked = clients.asked
+        return Answers(
+            whole=sum(one.told.whole for one in asked),
+            cut=sum(not one.told.whole for one in asked),
+            wrong=tuple(f"{one.prompt!r}: {one.told}" for one in asked if wrong(one, self.expected)),
+            under_way=sum(one.began < at < one.ended for one in asked),
+            frozen=meant,
+            tripped=tripped,
+        )
 
     def runs(self) -> bool:
         return any(container.running for container in self.site.containers().values())
 
-    def sidecar(self) -> int:
+    def sidecar(self) -> Container:
+        return self.site.seen(self.site.prefix + "sidecar")
+
+    def sidecar_pid(self) -> int:
         """Return the pid of the sidecar's first process."""
-        pid = self.site.seen(self.site.prefix + "sidecar").pid
+        pid = self.sidecar().pid
         assert pid is not None
         return pid
 
     def signal_sidecar(self, number: int) -> None:
         """Send a signal to the sidecar and whatever it started."""
-        first = self.sidecar()
+        first = self.sidecar_pid()
         children = [one.pid for one in every_process() if one.parent == first]
         for pid in (first, *children):
             os.kill(pid, number)
 
-    def _write(self, binds: Sequence[str]) -> None:
+    @staticmethod
+    def _answered(asked: Sequence[Asked], since: float) -> bool:
+        return sum(one.told.whole and one.began > since for one in tuple(asked)) >= CLIENTS
+
+    def _write(self, guarded: bool) -> None:
         site = self.site
         (site.root / "maps").mkdir(exist_ok=True)
         rowmap = write_map(site.root / "maps" / "rowmap.json", "tiny", cold=4)
@@ -156,12 +159,16 @@ class FrozenLane:
             "restart": "no",
             "stop_grace_period": "5s",
         }
-        environment = {"PYTHONDONTWRITEBYTECODE": "1", "VLLM_EXP_PEER2_SHM": str(self.counters), **SPINS}
+        environment = {
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "VLLM_EXP_PEER2_SHM": str(self.counters),
+            SPINS_VARIABLE: str(PATIENT if guarded else HASTY),
+        }
         shape = ["--shape", "tiny", "--rowmap", str(rowmap)]
         sidecar: Mapping[str, Any] = {
             **common,
             "container_name": f"{site.prefix}sidecar",
-            "environment": environment,
+            "environment": {**environment, "REFERENCE_FAULTS": "peer-slow-on-signal=10"},
             "command": ["-m", "lanectl.reference.sidecar", *shape],
             "ready": {"log": "^serving", "timeout": "30s", "fatal": ["SELFTEST FAILED", "^Traceback"]},
         }
@@ -188,43 +195,7 @@ class FrozenLane:
             "counters": str(self.counters),
             "stall": f"{int(STALL_S * 1000)}ms",
             "mode": "enforce",
-            "spins": {"service": "server", "variable": "VLLM_EXP_PEER_SPINS", "at_least": 2_000_000_000},
+            "spins": {"service": "server", "variable": SPINS_VARIABLE, "at_least": PATIENT},
         }
-        more = {"shm": [str(self.counters)], "watchdog": watchdog}
+        more = {"shm": [str(self.counters)], **({"watchdog": watchdog} if guarded else {})}
         site.write_lane(LANE, {"sidecar": sidecar, "server": server}, more)
-
-
-def stopped(lane: FrozenLane) -> None:
-    import signal
-
-    lane.signal_sidecar(signal.SIGSTOP)
-
-
-def killed(lane: FrozenLane) -> None:
-    import signal
-
-    os.kill(lane.sidecar(), signal.SIGKILL)
-
-
-def truncated(lane: FrozenLane) -> None:
-    os.truncate(lane.counters, 16)
-
-
-def removed(lane: FrozenLane) -> None:
-    lane.counters.unlink()
-
-
-def replaced(lane: FrozenLane) -> None:
-    """A copy in the file's place: what is mapped goes on, what is looked at is another file."""
-    copy = lane.counters.with_suffix(".copy")
-    shutil.copyfile(lane.counters, copy)
-    copy.replace(lane.counters)
-
-
-FREEZES: dict[str, Callable[[FrozenLane], None]] = {
-    "SIGSTOP": stopped,
-    "SIGKILL": killed,
-    "file truncated": truncated,
-    "file removed": removed,
-    "file replaced": replaced,
-}
