@@ -13,6 +13,7 @@ from lanectl.actions.forward import run_forward
 from lanectl.actions.guard import Guard
 from lanectl.actions.interrupts import Interrupts
 from lanectl.actions.leg import Leg
+from lanectl.actions.old_watches import forget_old_watches
 from lanectl.actions.operation import Telling, come_back, intend, locked, note_failure, open_journal
 from lanectl.actions.preflight import Survey, survey
 from lanectl.actions.progress import Progress
@@ -53,6 +54,7 @@ def swap(station: Station, request: SwapRequest, progress: Progress, interrupts:
     """
     with locked(station) as lock:
         refuse_unfinished(station)
+        forget_old_watches(station)
         lane = load_lane(station.site, request.label, public=request.keep)
         swap_id = request.swap_id or station.new_swap_id(lane.label)
         lock.update(swap=swap_id, phase="PREFLIGHT")

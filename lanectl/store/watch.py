@@ -133,6 +133,15 @@ def watch_key(server_container_id: str) -> str:
     return server_container_id[:KEY_LENGTH]
 
 
+def watch_folders(watch: Path) -> tuple[Path, ...]:
+    """Return the directories of all watchdogs in `state/watch`, by name. Raise `StoreError`."""
+    with explained(watch, "list"):
+        try:
+            return tuple(sorted(entry for entry in watch.iterdir() if entry.is_dir()))
+        except FileNotFoundError:
+            return ()
+
+
 @dataclass(frozen=True, slots=True)
 class WatchFiles:
     """Reads and writes one watchdog's files. All raise `StoreError` for what cannot be read or written."""
@@ -189,6 +198,13 @@ class WatchFiles:
         for name in ("status.json", "control.json", "spec.json", "tripped.json", "observed.json"):
             with explained(self.folder / name, "remove"):
                 (self.folder / name).unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Remove all of it, the log too. Raise `StoreError`."""
+        import shutil
+
+        with explained(self.folder, "remove"):
+            shutil.rmtree(self.folder)
 
     def _read(self, name: str, kind: type[T]) -> T | None:
         data = read_json(self.folder / name)
