@@ -20,10 +20,10 @@ from tests.support.frozen import PROMPTS, FrozenLane
 from tests.support.poll import until
 from tests.support.station import SOON_S, RealSite
 
-# How often each way is tried: 6 ways x 4 on the local engine and 4 pauses + 7 other ways x 2 on Docker are 42 freezes
-# in `make test`; test-full takes 14 x 40 = 560. Each costs some 1.2 s: a boot, a load, a trip.
+# How often each way is tried: 7 ways x 3 on the local engine and 4 pauses + 8 other ways x 2 on Docker are 41 freezes
+# in `make test`; test-full takes 16 x 40 = 640. Each costs some 1.2 s: a boot, a load, a trip.
 FULL = 40 if os.environ.get("LANECTL_TEST_FULL") else 0
-ON_LOCAL, PAUSES, ON_DOCKER = FULL or 4, FULL or 4, FULL or 2
+ON_LOCAL, PAUSES, ON_DOCKER = FULL or 3, FULL or 4, FULL or 2
 
 
 @pytest.fixture

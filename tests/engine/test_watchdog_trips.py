@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -155,13 +156,12 @@ def test_a_dropped_part_of_before_the_arming_kills_at_once(on_local: RealSite) -
         assert lane.tripped().rule is Rule.TIMEOUT
 
 
-def test_T51_a_lane_that_idles_or_works_slowly_is_seen_armed_and_never_killed(on_local: RealSite) -> None:
-    with counter_lane(on_local, stall_s=1.5) as lane:
+def test_T51_a_lane_that_idles_is_seen_armed_and_never_killed(on_local: RealSite) -> None:
+    with counter_lane(on_local) as lane:
         lane.boot()
-        lane.quiet(1.0)
         lane.load()
-        lane.set(words.CALL_NS, 400 * MS)  # a call that takes long; on a busy machine three times as long
-        lane.quiet(2.0)
+        lane.load(False)
+        lane.quiet(1.0)  # three stall bounds in which nothing is completed
         seen = lane.view()
         assert seen.armed
         assert seen.supervised
@@ -170,6 +170,32 @@ def test_T51_a_lane_that_idles_or_works_slowly_is_seen_armed_and_never_killed(on
         assert seen.age_s < 2.0
         assert seen.waits > 2
         assert seen.mean_wait_ms is not None
+
+
+def test_T50_a_long_prefill_is_work_though_tokens_stand_still_and_a_stall_is_one_though_they_run_on(
+    on_local: RealSite,
+) -> None:
+    """Seen at unsloth PR#9997 and continuum PR#2284. This server counts no rows and no tokens at all."""
+    with counter_lane(on_local, stall_s=1.5) as lane:
+        lane.boot()
+        lane.load()
+        lane.set(words.CALL_NS, 400 * MS)  # a call that takes long; on a busy machine three times as long
+        lane.quiet(3.2)  # two stall bounds
+        assert (lane.word(words.ROWS), lane.word(words.TOKENS)) == (0, 0)
+        before = lane.word(words.COMPLETED)
+        until(lambda: lane.word(words.COMPLETED) > before + 1, SOON_S, "calls are completed")
+        lane.set(words.CALL_NS, 60_000 * MS)
+        tokens = count(1)
+
+        def tripped_among_tokens() -> bool:
+            lane.set(words.TOKENS, next(tokens))
+            return lane.files.tripped() is not None
+
+        until(tripped_among_tokens, SOON_S, "the lane tripped")
+        record = lane.tripped()
+        assert record.rule is Rule.STALL
+        assert record.counters is not None
+        assert record.counters.tokens > 1
 
 
 def test_a_paused_container_is_killed_though_nothing_waits_for_it(

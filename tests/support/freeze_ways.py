@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from lanectl.store import process
 from tests.support.engine_api import call
 from tests.support.frozen import Answers, FrozenLane
 
@@ -77,6 +78,12 @@ def stopped(lane: FrozenLane) -> None:
     lane.signal_sidecar(signal.SIGSTOP)
 
 
+def stopped_unwatched(lane: FrozenLane) -> None:
+    """At a moment at which nobody looks: the watcher has just died."""
+    process.signal(lane.watch().watcher, signal.SIGKILL)
+    stopped(lane)
+
+
 def killed(lane: FrozenLane) -> None:
     os.kill(lane.sidecar_pid(), signal.SIGKILL)
 
@@ -103,6 +110,7 @@ def replaced(lane: FrozenLane) -> None:
 
 LOCAL: Mapping[str, Way] = {
     "SIGSTOP": Way(stopped),
+    "SIGSTOP, its watcher killed": Way(stopped_unwatched),
     "SIGKILL": Way(killed),
     "10 times as slow": Way(change_speed, thaw=change_speed),
     "file truncated": Way(truncated),

@@ -17,6 +17,7 @@ from lanectl.core.container import Container
 from lanectl.core.owed import Tripped
 from lanectl.jobs import DetachedJobs
 from lanectl.store.process import every_process
+from lanectl.store.watch import Status, WatchFiles, watch_key
 from tests.support.asking import CLIENTS, Asked, Clients, ask, wrong
 from tests.support.guards import ReadyGuards
 from tests.support.poll import until
@@ -65,7 +66,7 @@ class FrozenLane:
         self.site = site
         self.url = url
         self.counters = Path(f"/dev/shm/lt-frozen-{secrets.token_hex(6)}")
-        self._write(guarded)
+        write_lane(site, self.counters, guarded=guarded)
         told = site.swap(LANE, station=self.station(), keep=True, from_dark=True)
         assert told.outcome == "promoted", told
         first = {prompt: ask(site.public, prompt) for prompt in PROMPTS}
@@ -135,6 +136,13 @@ class FrozenLane:
         assert pid is not None
         return pid
 
+    def watch(self) -> Status:
+        """Return what the lane's watchdog says of itself."""
+        key = watch_key(self.site.seen(self.site.prefix + "server").id)
+        status = WatchFiles(self.site.station().state.watch / key).status()
+        assert status is not None
+        return status
+
     def signal_sidecar(self, number: int) -> None:
         """Send a signal to the sidecar and whatever it started."""
         first = self.sidecar_pid()
@@ -146,56 +154,57 @@ class FrozenLane:
     def _answered(asked: Sequence[Asked], since: float) -> bool:
         return sum(one.told.whole and one.began > since for one in tuple(asked)) >= CLIENTS
 
-    def _write(self, guarded: bool) -> None:
-        site = self.site
-        (site.root / "maps").mkdir(exist_ok=True)
-        rowmap = write_map(site.root / "maps" / "rowmap.json", "tiny", cold=4)
-        common: dict[str, Any] = {
-            "image": "${images.engine}",
-            "network_mode": "host",
-            "ipc": "host",
-            "volumes": ["*${args.binds}", f"{rowmap}:{rowmap}:ro"],
-            "entrypoint": ["${paths.python}"],
-            "restart": "no",
-            "stop_grace_period": "5s",
-        }
-        environment = {
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "VLLM_EXP_PEER2_SHM": str(self.counters),
-            SPINS_VARIABLE: str(PATIENT if guarded else HASTY),
-        }
-        shape = ["--shape", "tiny", "--rowmap", str(rowmap)]
-        sidecar: Mapping[str, Any] = {
-            **common,
-            "container_name": f"{site.prefix}sidecar",
-            "environment": {**environment, "REFERENCE_FAULTS": "peer-slow-on-signal=10"},
-            "command": ["-m", "lanectl.reference.sidecar", *shape],
-            "ready": {"log": "^serving", "timeout": "30s", "fatal": ["SELFTEST FAILED", "^Traceback"]},
-        }
-        server: Mapping[str, Any] = {
-            **common,
-            "container_name": f"{site.prefix}server",
-            "depends_on": ["sidecar"],
-            "environment": environment,
-            "command": [
-                *("-m", "lanectl.reference.server", "--host", "${host}", "--port", "${port}", "--disable-access-log"),
-                *(
-                    "--served-model-name",
-                    MODEL,
-                    "--max-model-len",
-                    str(MAX_MODEL_LEN),
-                    "--placement",
-                    "sidecar",
-                    *shape,
-                ),
-            ],
-            "ready": {"health": "/health", "models": True, "completion": {"within": "20s"}, "timeout": "30s"},
-        }
-        watchdog = {
-            "counters": str(self.counters),
-            "stall": f"{int(STALL_S * 1000)}ms",
-            "mode": "enforce",
-            "spins": {"service": "server", "variable": SPINS_VARIABLE, "at_least": PATIENT},
-        }
-        more = {"shm": [str(self.counters)], **({"watchdog": watchdog} if guarded else {})}
-        site.write_lane(LANE, {"sidecar": sidecar, "server": server}, more)
+
+def write_lane(site: RealSite, counters: Path, *, guarded: bool = True) -> None:
+    """Write the twin of v25, whose two sides share this file. Not `guarded`: no watchdog, and a small spin limit."""
+    (site.root / "maps").mkdir(exist_ok=True)
+    rowmap = write_map(site.root / "maps" / "rowmap.json", "tiny", cold=4)
+    common: dict[str, Any] = {
+        "image": "${images.engine}",
+        "network_mode": "host",
+        "ipc": "host",
+        "volumes": ["*${args.binds}", f"{rowmap}:{rowmap}:ro"],
+        "entrypoint": ["${paths.python}"],
+        "restart": "no",
+        "stop_grace_period": "5s",
+    }
+    environment = {
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "VLLM_EXP_PEER2_SHM": str(counters),
+        SPINS_VARIABLE: str(PATIENT if guarded else HASTY),
+    }
+    shape = ["--shape", "tiny", "--rowmap", str(rowmap)]
+    sidecar: Mapping[str, Any] = {
+        **common,
+        "container_name": f"{site.prefix}sidecar",
+        "environment": {**environment, "REFERENCE_FAULTS": "peer-slow-on-signal=10"},
+        "command": ["-m", "lanectl.reference.sidecar", *shape],
+        "ready": {"log": "^serving", "timeout": "30s", "fatal": ["SELFTEST FAILED", "^Traceback"]},
+    }
+    server: Mapping[str, Any] = {
+        **common,
+        "container_name": f"{site.prefix}server",
+        "depends_on": ["sidecar"],
+        "environment": environment,
+        "command": [
+            *("-m", "lanectl.reference.server", "--host", "${host}", "--port", "${port}", "--disable-access-log"),
+            *(
+                "--served-model-name",
+                MODEL,
+                "--max-model-len",
+                str(MAX_MODEL_LEN),
+                "--placement",
+                "sidecar",
+                *shape,
+            ),
+        ],
+        "ready": {"health": "/health", "models": True, "completion": {"within": "20s"}, "timeout": "30s"},
+    }
+    watchdog = {
+        "counters": str(counters),
+        "stall": f"{int(STALL_S * 1000)}ms",
+        "mode": "enforce",
+        "spins": {"service": "server", "variable": SPINS_VARIABLE, "at_least": PATIENT},
+    }
+    more = {"shm": [str(counters)], **({"watchdog": watchdog} if guarded else {})}
+    site.write_lane(LANE, {"sidecar": sidecar, "server": server}, more)
