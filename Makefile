@@ -5,7 +5,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
-JOBS   ?= auto
+# Most tests wait for processes and containers more than they compute: four at once suit two cores, too.
+JOBS   ?= 4
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 .PHONY: demo test test-full test-vllm check bench clean

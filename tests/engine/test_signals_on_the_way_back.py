@@ -22,7 +22,7 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 @pytest.fixture
 def production(site: RealSite) -> Container:
     """Production that takes long enough to come back for somebody to lose patience."""
-    made = site.produce(faults="boot-delay=3")
+    made = site.produce(faults="boot-delay=2")
     site.lane("bad", **FAILS)
     return made
 

@@ -55,6 +55,12 @@ READY: Mapping[str, Any] = {
 }
 
 
+def dumped(data: Any, **how: Any) -> str:
+    """Return it as YAML. By libyaml where there is one: a test writes thousands of these files."""
+    return str(yaml.dump(data, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), **how))
+
+
+
 class Told:
     """The Progress port: remembers what it was told."""
 
@@ -115,13 +121,13 @@ class SwapSite:
         """Write station.yaml with these top-level keys changed."""
         self._station |= keys
         self.root.mkdir(parents=True, exist_ok=True)
-        (self.root / "station.yaml").write_text(yaml.safe_dump(self._station, sort_keys=False))
+        (self.root / "station.yaml").write_text(dumped(self._station, sort_keys=False))
 
     def write_lane(self, name: str, services: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> None:
         """Write a lane; `more` are keys beside its services."""
         lane = {"lane": name, "served_model": MODEL, "max_model_len": MAX_MODEL_LEN, **(more or {})}
         (self.root / "lanes").mkdir(exist_ok=True)
-        (self.root / "lanes" / f"{name}.yaml").write_text(yaml.safe_dump({**lane, "services": dict(services)}))
+        (self.root / "lanes" / f"{name}.yaml").write_text(dumped({**lane, "services": dict(services)}))
 
     def station(self, *words: str, **parts: Any) -> Station:
         """Return the Station that a command with these words would have, guards that only say they are ready, and
