@@ -60,7 +60,6 @@ def dumped(data: Any, **how: Any) -> str:
     return str(yaml.dump(data, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), **how))
 
 
-
 class Told:
     """The Progress port: remembers what it was told."""
 
