@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ from tests.support.engine_images import REPOSITORY_ROOT
 from tests.support.engine_packages import EngineUnavailable
 from tests.support.freeze_ways import DOCKER, LOCAL, Tally, freeze_often
 from tests.support.frozen import STALL_S, FrozenLane
-from tests.support.station import new_docker_site, new_local_site
+from tests.support.station import docker_site, local_site
 
 OUT = REPOSITORY_ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- freezes -->", "<!-- /freezes -->"
@@ -59,21 +59,16 @@ def try_way(folder: Path, engine: str, way: str, each: int, seed: int) -> Row:
 @contextmanager
 def new_lane(folder: Path, engine: str) -> Iterator[FrozenLane]:
     """Give a lane that serves on this engine. Raise EngineUnavailable."""
-    if engine == "local":
-        lane = FrozenLane(new_local_site(folder))
-        try:
-            yield lane
-        finally:
-            lane.close()
-        return
-    prefix = f"lt-{secrets.token_hex(4)}-"
-    with docker_engine() as real:
-        try:
-            lane = FrozenLane(new_docker_site(folder, real, prefix), real.url)
-            yield lane
-            lane.close()
-        finally:
-            remove_containers(real.url, prefix)
+    with ExitStack() as stack:
+        if engine == "local":
+            lane = FrozenLane(stack.enter_context(local_site(folder)))
+        else:
+            real = stack.enter_context(docker_engine())
+            prefix = f"lt-{secrets.token_hex(4)}-"
+            stack.callback(remove_containers, real.url, prefix)
+            lane = FrozenLane(stack.enter_context(docker_site(folder, real, prefix)), real.url)
+        stack.callback(lane.close)
+        yield lane
 
 
 def section(rows: list[Row], how: str, took_s: float) -> str:

@@ -114,7 +114,8 @@ def test_T51_a_lane_that_cannot_be_watched_again_is_stopped(lane_anywhere: Froze
 
 
 def test_T51_no_server_is_started_whose_watchdog_cannot_be_armed(on_local: RealSite) -> None:
-    write_lane(on_local, Path(f"/dev/shm/lt-frozen-{secrets.token_hex(6)}"))
+    counters = Path(f"/dev/shm/lt-frozen-{secrets.token_hex(6)}")
+    write_lane(on_local, counters)
     station = replace(on_local.station("swap", LANE), jobs=NoWatchdogs())
     ended = on_local.swap(LANE, station=station, keep=True, from_dark=True)
     assert ended.exit_code is not ExitCode.OK
@@ -123,6 +124,7 @@ def test_T51_no_server_is_started_whose_watchdog_cannot_be_armed(on_local: RealS
     assert on_local.record(Kind.BEGIN, "start:server") is None
     assert on_local.ask() is None
     assert not any(one.running for one in on_local.containers().values())
+    counters.unlink(missing_ok=True)
 
 
 def test_a_watcher_killed_under_a_lane_that_works_is_replaced_within_a_second(lane: FrozenLane) -> None:

@@ -19,6 +19,7 @@ from lanectl.jobs import DetachedJobs
 from lanectl.store.process import every_process
 from lanectl.store.watch import Status, WatchFiles, watch_key
 from tests.support.asking import CLIENTS, Asked, Clients, ask, wrong
+from tests.support.engine_images import REPOSITORY_ROOT
 from tests.support.guards import ReadyGuards
 from tests.support.poll import until
 from tests.support.reference_sidecar import write_map
@@ -85,10 +86,12 @@ class FrozenLane:
         assert restart(self.station(), Told()).outcome == "started"
 
     def close(self) -> None:
-        if self.tripped() is None:
-            stop(self.station(), Told())
-        self.site.close()
-        self.counters.unlink(missing_ok=True)
+        try:
+            if self.tripped() is None:
+                stop(self.station(), Told())
+        finally:
+            self.site.close()
+            self.counters.unlink(missing_ok=True)
 
     def frozen(
         self,
@@ -164,6 +167,7 @@ def write_lane(site: RealSite, counters: Path, *, guarded: bool = True) -> None:
         "network_mode": "host",
         "ipc": "host",
         "volumes": ["*${args.binds}", f"{rowmap}:{rowmap}:ro"],
+        "working_dir": str(REPOSITORY_ROOT),
         "entrypoint": ["${paths.python}"],
         "restart": "no",
         "stop_grace_period": "5s",
