@@ -36,13 +36,13 @@ def lane_health(station: Station, label: str, api_key: str | None) -> HealthRepo
         return _watched(station, lane.label, report)
     stuck = next((swap.stuck for swap in swaps if swap.stuck is not None), None)
     if stuck is not None and not working:
-        return replace(report, exit_code=ExitCode.DARK, detail=f"DARK: {stuck.reason}; seen now: {report.detail}")
+        return replace(report, exit_code=ExitCode.DARK, detail=f"{stuck.reason}; seen now: {report.detail}")
     if swaps and not working:
         left = f"swap {swaps[0].swap} was left unfinished at {swaps[0].phase}: run `lanectl recover`"
         return replace(report, exit_code=ExitCode.UNFINISHED, detail=f"{left}; seen now: {report.detail}")
     tripped = station.production().tripped
     if tripped is not None:
-        detail = f"tripped at {tripped.at}: {tripped.reason}; seen now: {report.detail}"
+        detail = f"at {tripped.at}: {tripped.reason}; seen now: {report.detail}"
         return replace(report, exit_code=ExitCode.TRIPPED, detail=detail)
     return report
 

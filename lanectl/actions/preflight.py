@@ -14,7 +14,7 @@ from lanectl.actions.notices import foreign_controllers, remove_ipc, unarmed
 from lanectl.actions.station import Station
 from lanectl.core.container import LABEL_SITE, Container, EngineInfo
 from lanectl.core.lane import Lane
-from lanectl.core.owed import Owed
+from lanectl.core.owed import Owed, Production, after_trip
 from lanectl.core.units import recover_service_name
 from lanectl.errors import LaneError, Problem
 from lanectl.site.local_rules import local_problems
@@ -211,15 +211,27 @@ def _public_port(case: Case) -> Iterator[Problem]:
         )
 
 
+def _nothing_owed(production: Production) -> Problem:
+    """Why no production serves that a swap could come back to."""
+    current, from_dark = production.current, "`--from-dark` starts with nothing serving"
+    if current is None:
+        adopt = "`lanectl adopt NAME` records what runs now"
+        return Problem("production", "nothing is recorded as production", hint=f"{adopt}; {from_dark}")
+    if production.tripped is not None:
+        what = f"{current.label} does not serve: its watchdog tripped at {production.tripped.at}"
+        return Problem(
+            "production", f"{what}: {production.tripped.reason}", hint=f"{after_trip(production)}; {from_dark}"
+        )
+    return Problem(
+        "production", f"{current.label} was stopped on purpose", hint=f"`lanectl start` starts it; {from_dark}"
+    )
+
+
 def _production_serves(case: Case) -> Iterator[Problem]:
     """Production is proven serving now, else there is no baseline to come back to."""
     if case.owed is None:
         if not case.from_dark:
-            yield Problem(
-                "production",
-                "nothing is recorded as production",
-                hint="`lanectl adopt NAME` records what runs now; `--from-dark` starts with nothing serving",
-            )
+            yield _nothing_owed(case.station.production())
         return
     if case.from_dark:
         running = [s.container_name for s in case.owed.services if _runs(case, s.container_id)]

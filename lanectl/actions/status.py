@@ -11,7 +11,7 @@ from lanectl.actions.station import Station
 from lanectl.actions.unfinished import open_swaps
 from lanectl.core.health import Reason, exit_of
 from lanectl.core.journal import SwapState
-from lanectl.core.owed import Desired, Owed, Production
+from lanectl.core.owed import Desired, Owed, Production, after_trip
 from lanectl.errors import ExitCode
 from lanectl.store.lock import Lock, LockHolder
 
@@ -108,7 +108,7 @@ def status(station: Station) -> StatusReport:
 def verdict(production: Production, serving: Serving | None, swap: OpenSwap | None) -> tuple[ExitCode, str]:
     """Given what was seen, return the exit code and what to run next. The worst comes first."""
     if production.tripped is not None:
-        return ExitCode.TRIPPED, "the watchdog tripped: nothing starts until a person clears it"
+        return ExitCode.TRIPPED, f"nothing starts by itself after a trip: {after_trip(production)}"
     if swap is not None and swap.working:
         return ExitCode.OK, ""
     if swap is not None and swap.stuck is not None:

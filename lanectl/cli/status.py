@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from lanectl.actions.status import StatusReport
     from lanectl.settings import Settings
 
+# What the site's records say of a lane comes before what the ladder saw of it.
+STATES = {ExitCode.DARK: "DARK", ExitCode.UNFINISHED: "UNFINISHED", ExitCode.TRIPPED: "TRIPPED"}
 LONGEST_TIMEOUT_S = 24 * 3600.0  # a day: no completion takes so long, and the clock's arithmetic holds
 
 
@@ -124,7 +126,7 @@ def health(
 
         render.emit({**to_json(report), "exit_code": int(report.exit_code)})
     elif report.exit_code is not ExitCode.OK:
-        render.out(f"{what}: {report.reason}: {report.detail}")
+        render.out(f"{what}: {STATES.get(report.exit_code, report.reason)}: {report.detail}")
     elif settings.verbose:
         render.out(f"{what}: {report.reason}: {report.detail} ({report.seconds:.2f} s)")
     return report.exit_code

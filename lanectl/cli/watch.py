@@ -77,6 +77,8 @@ def view_json(seen: WatchView) -> dict[str, Any]:
 
 def view_lines(seen: WatchView) -> list[str]:
     """Return a view in words."""
+    from lanectl.core.codec import to_json
+
     mode = str(seen.mode) if seen.enforce else f"{seen.mode}, observing only"
     state = f"armed ({mode})" if seen.armed else f"NOT armed: {seen.why}"
     lines = [f"watchdog of {seen.lane}: {state}"]
@@ -92,4 +94,9 @@ def view_lines(seen: WatchView) -> list[str]:
         if record is not None:
             verb = "tripped" if record.enforced else "would have tripped"
             lines.append(f"  {verb} at {record.at}: {record.rule}: {record.reason}")
+            if record.counters is not None:
+                lines.append(
+                    "  counters then: "
+                    + ", ".join(f"{name} {count}" for name, count in to_json(record.counters).items())
+                )
     return lines

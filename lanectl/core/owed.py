@@ -107,6 +107,15 @@ class Production:
         return self.current
 
 
+def after_trip(production: Production) -> str:
+    """Return the commands with which a person clears a trip, in words."""
+    again = (
+        f"`lanectl restart` starts {production.current.label} again" if production.current else "`lanectl adopt NAME`"
+    )
+    back = f", `lanectl rollback` goes back to {production.previous.label}" if production.previous else ""
+    return again + back
+
+
 def parked_name(container_name: str, swap: str) -> str:
     """The name a container of production has while a swap needs its place."""
     return f"{container_name}.parked.{swap}"

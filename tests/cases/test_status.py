@@ -141,6 +141,15 @@ def test_tripped_is_exit_8_and_nothing_is_asked_of_the_lane(site: FakeSite) -> N
     seen = _look(site)
     assert (seen.exit_code, seen.serving) == (ExitCode.TRIPPED, None)
     assert seen.tripped == "2026-01-01T03:10:00Z: stalled 2 s"
+    assert "`lanectl restart` starts prod again" in seen.next
+    assert "rollback" not in seen.next, "there is nothing to go back to"
+
+
+def test_tripped_names_the_lane_that_a_rollback_goes_back_to(site: FakeSite) -> None:
+    site.swap("cand", keep=True)
+    station = site.station()
+    station.record_production(replace(station.production(), tripped=Tripped("2026-01-01T03:10:00Z", "stalled 2 s")))
+    assert "`lanectl rollback` goes back to prod" in _look(site).next
 
 
 def test_an_unfinished_swap_is_exit_6_and_names_the_command(site: FakeSite) -> None:

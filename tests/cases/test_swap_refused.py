@@ -6,11 +6,13 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lanectl.core.journal import Kind
 from lanectl.core.lane import Restart
+from lanectl.core.owed import Desired, Tripped
 from lanectl.errors import ExitCode, Refused
 from lanectl.store.files import ensure_dir
 from tests.support.aftermath import untouched
@@ -108,6 +110,24 @@ def test_refused_before_anything_is_touched(site: FakeSite, reason: str) -> None
     untouched(site, production, beside=beside)
     created = [one.step for one in site.records() if one.kind is Kind.BEGIN]
     assert created == []
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"tripped": Tripped("03:10", "stalled")}, ("prod", "tripped at 03:10", "stalled", "lanectl restart")),
+        ({"desired": Desired.STOPPED}, ("prod", "stopped on purpose", "lanectl start")),
+        ({"current": None}, ("nothing is recorded as production", "lanectl adopt")),
+    ],
+)
+def test_why_nothing_serves_that_a_swap_could_come_back_to(
+    site: FakeSite, state: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    station = site.station()
+    station.record_production(replace(station.production(), **state))
+    ended = site.swap("cand")
+    assert ended.exit_code is ExitCode.REFUSED
+    assert [word for word in (*words, "--from-dark") if word not in ended.words] == [], ended.words
 
 
 def test_all_reasons_are_told_at_once(site: FakeSite) -> None:

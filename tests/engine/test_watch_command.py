@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
@@ -57,6 +58,7 @@ def test_it_arms_what_is_not_armed_follows_it_and_exits_8_when_it_trips(lane: Co
     ended = [begun.ended(), again.ended()]
     assert [done.code for done in ended] == [ExitCode.TRIPPED] * 2
     assert all("tripped at" in done.out and "stall" in done.out for done in ended)
+    assert all(re.search(r"counters then: published \d+, completed \d+, timeouts 0", done.out) for done in ended)
     later = lane.site.lanectl("watch", LANE, "--once", "--json")
     said = json.loads(later.out)
     assert (later.code, said["exit_code"], said["tripped"]["rule"]) == (8, 8, Rule.STALL)
