@@ -31,10 +31,12 @@ def newest(station: Station) -> str:
 def attach(station: Station, swap: str, progress: Progress) -> SwapReport:
     """Tell what a swap does until it ends; return how it ended.
 
-    Raise `Dark` when its restore gave up, `Unfinished` when it died and nobody took it up, `LaneError` (exit 3) when it
-    never began, in its own words.
+    Raise `Dark` when its restore gave up, `Unfinished` when it died and nobody took it up, `LaneError` when it never
+    began, in its own words (exit 3), or there is none of that name (exit 2).
     """
     path = station.state.journal(swap)
+    if not path.exists() and not job_log(station, swap).exists():
+        raise LaneError(f"there is no swap {swap}", "`lanectl audit log` shows the swaps", ExitCode.USAGE)
     _await_opened(station, swap, path)
     told, alone_since = 0, None
     while True:
