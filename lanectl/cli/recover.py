@@ -81,7 +81,10 @@ def units(
     context: typer.Context,
     install: Annotated[bool, typer.Option("--install", help="Write them where systemd reads them.")] = False,
 ) -> int:
-    """Print the systemd units: recovery at boot and by a timer, and a lane's watchdog."""
+    """Print the systemd units for recovery and watchdogs.
+
+    One recovers at boot, one does by a timer, and one for each lane that asks for it sees that it is watched.
+    """
     from lanectl import wiring
     from lanectl.actions.units import install as write
     from lanectl.actions.units import site_units
