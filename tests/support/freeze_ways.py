@@ -14,6 +14,7 @@ from tests.support.engine_api import call
 from tests.support.frozen import Answers, FrozenLane
 
 LATEST_S = 0.4  # of the load: within it every client has asked several times
+MOST_MISSED = 10  # a machine that keeps the sidecar waiting for a stall bound so often is too busy to prove anything
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Tally:
         self.wrong += answers.wrong
         if not answers.frozen:
             self.missed += 1
+            assert self.missed <= MOST_MISSED, "again and again the lane trips before it is frozen"
             return
         assert answers.under_way, "nobody was asking at the moment of the freeze"
         self.freezes += 1
