@@ -8,6 +8,7 @@ from itertools import groupby
 
 from lanectl.actions.timeline import timeline
 from lanectl.core.journal import Failure, Kind, Record, SwapState, fold
+from lanectl.core.owed import Production
 from lanectl.core.swap import Outcome, Phase
 from lanectl.errors import LaneError
 from lanectl.store.journal import records as read_records
@@ -50,6 +51,20 @@ def past_swaps(state: StateDir) -> Iterator[PastSwap]:
     for _, same_time in groupby(reversed(state.swap_ids()), key=lambda swap: swap.partition("-")[0]):
         found = [past for swap in same_time if (past := _past(state, swap)) is not None]
         yield from sorted(found, key=lambda past: past.opened_at, reverse=True)
+
+
+FORGOTTEN = "put the file back, or record what serves now with `lanectl adopt NAME...`"
+
+
+def forgotten(state: StateDir, production: Production) -> str | None:
+    """Return, in words, what earlier swaps left serving though nothing is recorded as production; None if all is well.
+
+    production.json is never written without a lane once it had one: the file was moved away or lost.
+    """
+    if production.current is not None:
+        return None
+    last = next((past for past in past_swaps(state) if past.serving is not None), None)
+    return None if last is None else f"{state.production} is gone: swap {last.swap} left {last.serving} serving"
 
 
 def _past(state: StateDir, swap: str) -> PastSwap | None:

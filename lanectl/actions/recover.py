@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from lanectl.actions.history import FORGOTTEN, forgotten
 from lanectl.actions.observe import find
 from lanectl.actions.operation import Telling, conclude, locked, note_intent
 from lanectl.actions.park import hold
@@ -24,7 +25,7 @@ from lanectl.core.container import Status
 from lanectl.core.journal import Kind, SwapState
 from lanectl.core.owed import Production, Tripped
 from lanectl.core.recovery import Act, owed_without_swap, retry_after
-from lanectl.errors import Busy, ExitCode, LaneError
+from lanectl.errors import Busy, Dark, ExitCode, LaneError
 from lanectl.store.journal import Journal
 from lanectl.store.lock import Lock
 
@@ -65,6 +66,9 @@ def _recover(station: Station, lock: Lock, progress: Progress, if_needed: bool) 
         lock.update(swap=state.swap, phase="RECOVER")
         done.append((state.swap, recover_swap(station, state.swap, Telling(progress, lock), by="recover")))
     production = _judged(station)
+    lost = forgotten(station.state, production)
+    if lost is not None:
+        raise Dark(f"what is owed cannot be known: {lost}", FORGOTTEN)
     move = owed_without_swap(production, _runs(station, production))
     if move.act is Act.NOTHING:
         _watch_over(station, production, progress)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lanectl.actions.history import PastSwap, past_swaps
+from lanectl.actions.history import FORGOTTEN, PastSwap, forgotten, past_swaps
 from lanectl.actions.look import look, served
 from lanectl.actions.station import Station
 from lanectl.actions.unfinished import open_swaps
@@ -51,7 +51,8 @@ class OpenSwap:
 @dataclass(frozen=True, slots=True)
 class StatusReport:
     """The state of a site. `serving` None: not looked at, because nothing is owed or a swap is at work. `next`: what
-    to run, in words. `watch`: the watchdog of production, where it asks for one and one was armed."""
+    to run, in words. `watch`: the watchdog of production, where it asks for one and one was armed. `forgotten`: why it
+    looks as if nothing had ever been production."""
 
     site: str
     station: str
@@ -67,6 +68,7 @@ class StatusReport:
     last: PastSwap | None
     exit_code: ExitCode
     next: str
+    forgotten: str | None = None
 
 
 def status(station: Station) -> StatusReport:
@@ -86,6 +88,9 @@ def status(station: Station) -> StatusReport:
             ExitCode.FAILED,
             f"`lanectl watch {production.current.label if production.current else ''}` arms it",
         )
+    lost = forgotten(station.state, production)
+    if code is ExitCode.OK and lost is not None and swap is None:
+        code, then = ExitCode.FAILED, FORGOTTEN
     current = production.current
     return StatusReport(
         site=station.site.root,
@@ -102,6 +107,7 @@ def status(station: Station) -> StatusReport:
         last=last,
         exit_code=code,
         next=then,
+        forgotten=lost,
     )
 
 

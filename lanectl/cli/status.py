@@ -72,7 +72,7 @@ def _lines(report: StatusReport) -> Iterator[str]:
 
 def _production(report: StatusReport) -> str:
     if report.production is None:
-        return "nothing is recorded as production"
+        return "nothing is recorded as production" + (f": {report.forgotten}" if report.forgotten else "")
     name = f"{report.production} on {report.address}" + (" (adopted)" if report.adopted else "")
     if report.tripped:
         return f"{name}: TRIPPED at {report.tripped}"

@@ -103,7 +103,7 @@ STATES = {
     "NOT proven serving": State(_down, ExitCode.FAILED, ("restart", "--yes")),
     "TRIPPED": State(_tripped, ExitCode.TRIPPED, ("restart", "--yes")),
     "stopped": State(_stopped, ExitCode.OK, ("start",)),
-    "nothing is recorded as production": State(_forgotten, ExitCode.OK, ("adopt", "prod")),
+    "nothing is recorded as production": State(_forgotten, ExitCode.FAILED, ("adopt", "prod")),
 }
 
 

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from lanectl.actions.adopt import adopt
+from lanectl.actions.progress import Silent
+from lanectl.actions.recover import recover
 from lanectl.actions.status import StatusReport, status
 from lanectl.core.health import Reason
 from lanectl.core.journal import Kind
 from lanectl.core.owed import Desired, Tripped
 from lanectl.core.swap import Phase
-from lanectl.errors import EngineError, ExitCode, Unreachable
+from lanectl.errors import Dark, EngineError, ExitCode, Unreachable
 from lanectl.store.journal import Journal
 from lanectl.store.lock import Lock
 from tests.support.command_line import CommandLine, Printed, use_site
@@ -99,6 +101,18 @@ def test_a_site_without_production_is_well_and_is_told_what_to_do(tmp_path: Path
     seen = _look(site)
     assert (seen.exit_code, seen.production, seen.serving) == (ExitCode.OK, None, None)
     assert "lanectl adopt" in seen.next
+
+
+def test_a_record_of_production_that_is_gone_is_not_well_and_recovery_says_dark(site: FakeSite) -> None:
+    site.swap("cand")
+    site.station().state.production.unlink()
+    seen = _look(site)
+    assert (seen.exit_code, seen.production) == (ExitCode.FAILED, None)
+    assert seen.forgotten is not None
+    assert "left prod serving" in seen.forgotten
+    assert "adopt" in seen.next
+    with pytest.raises(Dark, match="what is owed cannot be known"):
+        recover(site.station("recover"), Silent(), if_needed=True)
 
 
 def test_production_that_ended_is_not_proven_exit_1(site: FakeSite) -> None:
