@@ -11,7 +11,7 @@ from typing import Protocol
 
 from lanectl.core.container import Container, CreateArgs, EngineInfo, Image, Stopped
 from lanectl.core.health import HttpSample, HttpTarget
-from lanectl.core.lane import Restart
+from lanectl.core.serving import Restart
 
 
 class LogStream(Protocol):

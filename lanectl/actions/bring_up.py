@@ -12,9 +12,9 @@ from lanectl.actions.ready import ReadyReport, wait_ready
 from lanectl.actions.station import Station
 from lanectl.actions.watching import of_owed, stand_by
 from lanectl.core.container import Container, CreateArgs, Status
-from lanectl.core.lane import Restart
 from lanectl.core.owed import Owed, OwedService
 from lanectl.core.recovery import SeenService
+from lanectl.core.serving import Restart
 from lanectl.errors import EngineError
 
 

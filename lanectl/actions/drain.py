@@ -7,8 +7,8 @@ from typing import Any
 
 from lanectl.actions.progress import Progress
 from lanectl.actions.station import Station
-from lanectl.core.lane import Drain
 from lanectl.core.owed import Owed
+from lanectl.core.serving import Drain
 
 LOOK_EVERY_S = 0.5
 

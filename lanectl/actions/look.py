@@ -18,7 +18,7 @@ from lanectl.core.health import (
     judge_before_http,
     owner_of,
 )
-from lanectl.core.lane import Ready
+from lanectl.core.serving import Ready
 from lanectl.errors import LaneError
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from lanectl.core.container import Status
-from lanectl.core.lane import Restart
 from lanectl.core.owed import OwedService
+from lanectl.core.serving import Restart
 from lanectl.ports import ContainerEngine
 
 

@@ -11,8 +11,8 @@ from lanectl.actions.look import Asked, Eyes, Served, look
 from lanectl.core import facts as boot_facts
 from lanectl.core.facts import FactValue
 from lanectl.core.health import Reason, Sample, Verdict, judge, judge_before_http
-from lanectl.core.lane import DEFAULT_READY_TIMEOUT_S
 from lanectl.core.log_lines import one_line
+from lanectl.core.serving import DEFAULT_READY_TIMEOUT_S
 from lanectl.errors import CandidateFailed
 from lanectl.ports import Clock, ContainerEngine, Prober
 from lanectl.probes.logs import LogWatch, ReadyService

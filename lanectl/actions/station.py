@@ -17,7 +17,6 @@ from lanectl.store import production as production_store
 from lanectl.store import recreate
 from lanectl.store.audit import Audit
 from lanectl.store.layout import StateDir
-from lanectl.store.watch import WatchFiles, watch_key
 
 
 class Logger(Protocol):
@@ -90,6 +89,8 @@ class Station:
         current = recorded.current
         if current is None or current.watchdog is None or recorded.tripped is not None:
             return recorded
+        from lanectl.store.watch import WatchFiles, watch_key
+
         trip = WatchFiles(self.state.watch / watch_key(current.server.container_id)).tripped()
         return recorded if trip is None else replace(recorded, tripped=Tripped(trip.at, f"{trip.rule}: {trip.reason}"))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from lanectl.core.lane import Restart
+from lanectl.core.serving import Restart
 
 # Labels on every container lanectl makes. Names are recorded before use, so a container made by a call whose
 # answer was lost is found by label.

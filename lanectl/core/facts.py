@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from lanectl.core.lane import Fact
 from lanectl.core.log_lines import one_line, search
+from lanectl.core.serving import Fact
 
 FactValue = str | float | None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lanectl.core.container import Container, Status
-from lanectl.core.lane import Completion, Ready
+from lanectl.core.serving import Completion, Ready
 from lanectl.errors import ExitCode
 
 # How long a server may take to accept a connection and then to answer a rung that generates nothing. Both are one

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from lanectl.core.lane import Drain, Fact, GpuMemory, Lane, Ready, Restart, Service, Watchdog
+from lanectl.core.serving import Drain, Fact, GpuMemory, Ready, Restart, Watchdog
+
+if TYPE_CHECKING:
+    from lanectl.core.lane import Lane, Service
 
 
 @dataclass(frozen=True, slots=True)

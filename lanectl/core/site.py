@@ -50,6 +50,15 @@ class Thresholds:
 
 
 @dataclass(frozen=True, slots=True)
+class Missing:
+    """What station.yaml does not give yet: `name` such as `args.dsv41_extra`, `where` file:line, `hint` what to do."""
+
+    name: str
+    where: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
 class Site:
     """One site. `root` is absolute; `id` distinguishes sites that share one engine (a digest of the root path).
 

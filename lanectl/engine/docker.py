@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from lanectl.core.container import Container, CreateArgs, EngineInfo, Image, Stopped
-from lanectl.core.lane import Restart
+from lanectl.core.serving import Restart
 from lanectl.engine import docker_end, docker_probe, facts
 from lanectl.engine.docker_api import DockerApi, Refusal
 from lanectl.engine.docker_logs import DockerLog

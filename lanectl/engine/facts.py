@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from lanectl.core.container import Container, CreateArgs, Image, Status
-from lanectl.core.lane import Restart
+from lanectl.core.serving import Restart
 from lanectl.errors import EngineError
 
 NEVER = "0001-01-01T00:00:00Z"  # Go's zero time

@@ -15,7 +15,7 @@ from typing import Any
 
 from lanectl import __version__
 from lanectl.core.container import Container, CreateArgs, EngineInfo, Image, Stopped
-from lanectl.core.lane import Restart
+from lanectl.core.serving import Restart
 from lanectl.engine import local_run
 from lanectl.engine.cdi import read_specs
 from lanectl.engine.environment import parse_id, parse_reference, tree_sha256

@@ -8,8 +8,8 @@ from http import HTTPStatus
 from typing import Any, NoReturn
 
 from lanectl.core.health import HttpSample, HttpTarget, Kind, Rung
-from lanectl.core.lane import Completion
 from lanectl.core.log_lines import one_line
+from lanectl.core.serving import Completion
 from lanectl.ports import PortOwner
 from lanectl.probes import ports
 from lanectl.probes.exchange import Answer, NoAnswer, Server, ask

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from lanectl.core.facts import FactValue, read_value
-from lanectl.core.lane import Fact, Ready
 from lanectl.core.log_lines import last_words, matches_any, search
+from lanectl.core.serving import Fact, Ready
 from lanectl.errors import LaneError
 from lanectl.ports import ContainerEngine, LogStream
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from lanectl.core.lane import Lane
 from lanectl.errors import Problem
+
+if TYPE_CHECKING:
+    from lanectl.core.lane import Lane
 
 
 def shared_names(lanes: Sequence[Lane]) -> list[Problem]:

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from lanectl.core.lane import Missing
-from lanectl.core.site import Site
+from lanectl.core.site import Missing, Site
 from lanectl.site.tree import nearest
 
 # What reveal() replaces at the moment a container is made. Literal text must never look like it.

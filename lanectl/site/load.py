@@ -8,9 +8,9 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lanectl.core.codec import to_json
-from lanectl.core.lane import Lane
 from lanectl.core.site import LOOPBACK, Site
 from lanectl.errors import LaneError, Problem, SpecError
 from lanectl.site.cross_lane import shared_names
@@ -18,6 +18,9 @@ from lanectl.site.lane_shape import LANE_NAME, LANE_NAME_FORM, OVERLAY_KEYS
 from lanectl.site.reader import read_file
 from lanectl.site.station import build_site
 from lanectl.site.tree import MapNode, Node, nearest, overlay
+
+if TYPE_CHECKING:
+    from lanectl.core.lane import Lane
 
 STATION_FILE = "station.yaml"
 LANES_DIR = "lanes"

@@ -5,24 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lanectl.core.lane import (
+from lanectl.core.lane import DEFAULT_STOP_GRACE_S, Device, Logging, Service, Ulimit
+from lanectl.core.serving import (
     DEFAULT_READY_TIMEOUT_S,
     DEFAULT_RELEASE_ABOVE_IDLE_MIB,
     DEFAULT_RELEASE_STABLE_S,
     DEFAULT_RELEASE_WITHIN_S,
-    DEFAULT_STOP_GRACE_S,
     Completion,
-    Device,
     Fact,
     GpuMemory,
-    Logging,
-    Missing,
     Ready,
     Restart,
-    Service,
-    Ulimit,
 )
-from lanectl.core.site import Site
+from lanectl.core.site import Missing, Site
 from lanectl.errors import ExitCode, LaneError
 from lanectl.site.images import wrong_image
 from lanectl.site.interpolate import lacking

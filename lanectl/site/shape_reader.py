@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lanectl.core.lane import Missing
+from lanectl.core.site import Missing
 from lanectl.errors import Problem
 from lanectl.site import shapes
 from lanectl.site.interpolate import SPLICE, Names, WrongName

@@ -82,6 +82,8 @@ def test_status_on_docker_does_not_load_the_local_engine(tmp_path: Path) -> None
     _, modules = _imported("status", LANECTL_SITE=str(tmp_path / "site"))
     assert not [name for name in modules if name.startswith(("lanectl.engine.local", "lanectl.measure"))]
     assert not {"rich", "numpy", "pydantic"} & modules
+    # What only a lane's spec or a watchdog needs: each of their frozen values costs half a millisecond.
+    assert not {"lanectl.core.lane", "lanectl.core.watch", "lanectl.store.watch", "lanectl.site.lane_values"} & modules
 
 
 @pytest.mark.parametrize("words", [["lanes", "list"], ["lanes", "validate"], ["audit", "verify"], ["logs", "-n", "1"]])
