@@ -131,18 +131,28 @@ class Eyes:
         self._now = container
         self._first = self._first or container
 
-    def ask(self) -> Asked:
-        """Find out who owns the port, then climb the HTTP rungs: a stranger is sent neither a key nor a prompt."""
+    def ask(self, *, listens: bool = False) -> Asked:
+        """Find out who owns the port, then climb the HTTP rungs: a stranger is sent neither a key nor a prompt.
+
+        `listens`: somebody most likely does, so whose port it is comes first. Else a knock does: a server that is there
+        would be asked twice by it, and one that hangs be waited for twice.
+        """
         if self._target is None:
             return Asked()
         if self._owner is None:
-            knock = self._prober.http(_knock(self._target))
-            if knock.failed is Rung.PORT:
-                return Asked(http=knock)
-            doubt = self._judge_owner(self._prober.port(self._served.host, self._served.port))
+            seen = self._port() if listens else None
+            if seen is None or not seen.listening:
+                knock = self._prober.http(_knock(self._target))
+                if knock.failed is Rung.PORT:
+                    return Asked(http=knock)
+                seen = self._port()
+            doubt = self._judge_owner(seen)
             if doubt:
                 return doubt
         return Asked(self._owner, "", self._prober.http(self._target))
+
+    def _port(self) -> PortOwner:
+        return self._prober.port(self._served.host, self._served.port)
 
     def sample(self, watch: LogWatch | None = None, asked: Asked | None = None) -> Sample:
         """Return everything seen. Without a `watch` the log counts as not looked at."""
@@ -207,8 +217,8 @@ def look(
     eyes.inspect()
     asked = Asked()
     if judge_before_http(eyes.sample(), service.ready) is None:
-        asked = eyes.ask()
+        asked = eyes.ask(listens=True)
         if asked.owner is None and asked.http is None and asked.owner_detail:
-            asked = eyes.ask()  # a stranger is believed when seen twice
+            asked = eyes.ask(listens=True)  # a stranger is believed when seen twice
     sample = eyes.sample(asked=asked)
     return sample, judge(sample, service.ready)

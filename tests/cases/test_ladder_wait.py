@@ -372,6 +372,11 @@ def test_one_look_tells_what_the_wait_would(engine: OneContainer, server: Ladder
     assert looked(engine, server.port)[1] is Reason.EXITED
 
 
+def test_one_look_asks_a_server_that_is_there_once(engine: OneContainer, server: LadderServer) -> None:
+    assert looked(engine, server.port) == (Owner.OURS, Reason.READY)
+    assert server.paths().count(HEALTH) == 1
+
+
 def test_one_look_at_a_service_without_http_asks_only_the_engine(engine: OneContainer, closed_port: int) -> None:
     assert looked(engine, closed_port, SIDECAR) == (None, Reason.READY)
     engine.container = None
