@@ -87,7 +87,7 @@ def section(rows: list[Row], how: str, took_s: float) -> str:
             "",
             f"A twin of v25 with a stall bound of {STALL_S:g} s, three clients asking all the time, one of them for",
             "streams. Its sidecar, or the file both sides share, is frozen at a random moment. A whole answer is the",
-            "unfrozen lane's, token for token, or it counts as wrong; cut: the connection ended or was refused, and",
+            "unfrozen lane's, letter for letter, or it counts as wrong; cut: the connection ended or was refused, and",
             "what came of a stream until then is how the unfrozen lane's answer begins, or it counts as wrong. After",
             "each trip nothing runs until `lanectl restart`. A sidecar that is only slow need not trip; it is as fast",
             "as before once every client had an answer from it.",
