@@ -23,7 +23,8 @@ from tests.support.tiny_registry import tiny_registry
 
 SOON_S = 30.0
 GRACE_S = 10.0
-SLEEP = "trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done"
+# The first process of a container ignores what it has not asked for: only once it has said `ready` does TERM end it.
+SLEEP = "trap 'exit 0' TERM; echo ready; while :; do sleep 1 & wait $!; done"
 
 
 class Real:
@@ -190,6 +191,7 @@ class TestInside:
 
     def test_T22_one_that_removes_itself_has_stopped_and_is_gone(self, real: Real) -> None:
         container_id = real.run(SLEEP, host={"NetworkMode": "none", "AutoRemove": True})
+        assert next(real.engine.logs(container_id)) == "ready"
         stopped = real.engine.stop(container_id, GRACE_S)
         assert stopped.how == "term"
         until(lambda: real.engine.inspect(container_id) is None, SOON_S, "it has removed itself")
@@ -202,7 +204,7 @@ class TestInside:
         assert (stopped.how, stopped.exit_code) == ("term", 9)
 
     def test_a_frozen_one_is_stopped_too(self, real: Real) -> None:
-        container_id = real.run(f"echo ready; {SLEEP}")
+        container_id = real.run(SLEEP)
         assert next(real.engine.logs(container_id)) == "ready"
         call(real.url, "POST", f"/containers/{container_id}/pause")
         stopped = real.engine.stop(container_id, GRACE_S)
