@@ -47,13 +47,10 @@ def check_url(
     return _check(target, prober, clock)
 
 
-def check_lane(
-    lane: Lane, *, prober: Prober, clock: Clock, api_key: str | None = None, swap_until: float | None = None
-) -> HealthReport:
+def check_lane(lane: Lane, *, prober: Prober, clock: Clock, api_key: str | None = None) -> HealthReport:
     """Given a lane (rendered for the address it serves at), climb its server's HTTP rungs once and return the report.
 
-    `swap_until`: a swap is in progress and has until then (of clock.monotonic()); a lane that does not answer is then
-    what was to be expected, exit 0. Raise `LaneError` (exit 2) for a lane that is not asked over HTTP.
+    Raise `LaneError` (exit 2) for a lane that is not asked over HTTP.
     """
     ready = lane.server.ready
     if ready is None or not ready.speaks_http:
@@ -63,12 +60,7 @@ def check_lane(
         )
     served = Served(lane.host, lane.port, lane.served_model, lane.max_model_len, api_key)
     target = target_of(served, ready)
-    report = _check(replace(target, completion=target.completion or Completion()), prober, clock)
-    swapping = swap_until is not None and clock.monotonic() <= swap_until
-    if swapping and report.exit_code is not ExitCode.OK:
-        detail = f"a swap is in progress, within its deadline; seen meanwhile: {report.detail}"
-        return replace(report, exit_code=ExitCode.OK, detail=detail)
-    return report
+    return _check(replace(target, completion=target.completion or Completion()), prober, clock)
 
 
 def base_url_of(url: str) -> str:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from lanectl.actions.history import FORGOTTEN, PastSwap, forgotten, past_swaps
 from lanectl.actions.look import look, served
 from lanectl.actions.station import Station
-from lanectl.actions.unfinished import open_swaps
+from lanectl.actions.unfinished import at_work
 from lanectl.core.health import Reason, exit_of
 from lanectl.core.journal import SwapState
 from lanectl.core.owed import Desired, Owed, Production, after_trip
 from lanectl.errors import ExitCode
-from lanectl.store.lock import Lock, LockHolder
+from lanectl.store.lock import LockHolder
 
 if TYPE_CHECKING:
     from lanectl.actions.watch_view import WatchView
@@ -73,8 +73,7 @@ class StatusReport:
 
 def status(station: Station) -> StatusReport:
     """Look once; change nothing. Raise `LaneError` for records that cannot be read."""
-    holder = Lock(station.state.lock).holder()
-    unfinished = open_swaps(station)
+    holder, unfinished = at_work(station)
     production = station.production()
     last = next(past_swaps(station.state), None)
     swap = _open_swap(unfinished[0], holder) if unfinished else None

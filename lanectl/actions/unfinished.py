@@ -6,12 +6,22 @@ from lanectl.actions.station import Station
 from lanectl.core.journal import SwapState, open_states
 from lanectl.errors import Dark, Unfinished
 from lanectl.store.journal import is_closed, load_all
+from lanectl.store.lock import Lock, LockHolder
 
 
 def open_swaps(station: Station) -> tuple[SwapState, ...]:
     """Return the swaps that are not closed, oldest first. Raise `DamagedJournal` when one cannot be understood."""
     journals = (station.state.journal(swap) for swap in station.state.swap_ids())
     return open_states(load_all(path for path in journals if not is_closed(path)))
+
+
+def at_work(station: Station) -> tuple[LockHolder | None, tuple[SwapState, ...]]:
+    """Return who holds the lock, and the open swaps: with no holder, nobody works on them."""
+    holder = Lock(station.state.lock).holder()
+    swaps = open_swaps(station)
+    if swaps and holder is None:
+        holder = Lock(station.state.lock).holder()  # a swap that began between the two looks was not left behind
+    return holder, swaps
 
 
 def stuck_swaps(station: Station) -> tuple[SwapState, ...]:

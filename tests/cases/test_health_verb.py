@@ -50,9 +50,9 @@ def lane_of(server: LadderServer, ready: Ready | None) -> Lane:
     return Lane("v23", None, "", MODEL, MAX_MODEL_LEN, "0.0.0.0", server.port, (service,))
 
 
-def check_its_lane(server: LadderServer, *, swap_until: float | None = None) -> HealthReport:
+def check_its_lane(server: LadderServer) -> HealthReport:
     lane = lane_of(server, Ready(health="/health", models=True, completion=SOON))
-    return check_lane(lane, prober=HttpProber(), clock=CLOCK, swap_until=swap_until)
+    return check_lane(lane, prober=HttpProber(), clock=CLOCK)
 
 
 def test_a_server_that_is_well_exits_0_with_its_own_model(server: LadderServer) -> None:
@@ -162,15 +162,6 @@ def test_a_lane_that_is_not_asked_over_http_is_a_usage_error(server: LadderServe
     with pytest.raises(LaneError) as caught:
         check_lane(lane_of(server, Ready(log="^serving")), prober=HttpProber(), clock=CLOCK)
     assert caught.value.exit_code == ExitCode.USAGE
-
-
-def test_a_lane_in_a_swap_within_its_deadline_exits_0_whatever_is_seen(server: LadderServer) -> None:
-    server.replies[HEALTH] = Reply(503)
-    during = check_its_lane(server, swap_until=CLOCK.monotonic() + 3600)
-    assert (during.reason, during.exit_code) == (Reason.STARTING, ExitCode.OK)
-    assert "swap is in progress" in during.detail
-    after = check_its_lane(server, swap_until=CLOCK.monotonic() - 1)
-    assert after.exit_code == ExitCode.FAILED
 
 
 @pytest.mark.parametrize(
