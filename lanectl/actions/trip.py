@@ -119,7 +119,7 @@ def follow_up(post: Post, record: TripRecord) -> None:
 
 
 def observe(post: Post, why: Trip, mode: Mode, epoch: int) -> TripRecord:
-    """Record what would have been a trip; return the record. Nobody is killed."""
+    """Record what would have been a trip; return the record. Nobody is killed, and production is what it was."""
     record = _record(post, why, mode, epoch, enforced=False)
     _keep(post, record)
     _announce(post, record)
@@ -135,10 +135,19 @@ def unfinished(post: Post) -> tuple[Trip, Mode, int] | None:
 
 
 def _announce(post: Post, record: TripRecord) -> None:
-    """Tell the site: production.json, where the lane is production, and the audit. Never raises.
+    """Tell the site: production.json, where the lane is production and was killed, and the audit. Never raises."""
+    if record.enforced:
+        _tell_site(post, record)
+    data: dict[str, Any] = {"lane": record.lane, "outcome": "tripped" if record.enforced else "observed"}
+    data |= {"rule": record.rule, "reason": record.reason, "counters": to_json(record.counters)}
+    try:
+        post.audit.write(OUTCOME, "watch", data | {"kills": to_json(record.kills)})
+    except LaneError as error:
+        post.log.error("audit not written; what was done stands", error=error.message)
 
-    production.json belongs to who holds the site's lock. When somebody does, `tripped.json` tells them.
-    """
+
+def _tell_site(post: Post, record: TripRecord) -> None:
+    """production.json belongs to who holds the site's lock. When somebody does, `tripped.json` tells them."""
     try:
         lock = Lock(post.state.lock)
         lock.acquire(command="lanectl watch")
@@ -150,12 +159,6 @@ def _announce(post: Post, record: TripRecord) -> None:
         post.log.warning("production.json is left to who holds the lock", holder=busy.message)
     except LaneError as error:
         post.log.error("the trip is not in production.json", error=error.message)
-    data: dict[str, Any] = {"lane": record.lane, "outcome": "tripped" if record.enforced else "observed"}
-    data |= {"rule": record.rule, "reason": record.reason, "counters": to_json(record.counters)}
-    try:
-        post.audit.write(OUTCOME, "watch", data | {"kills": to_json(record.kills)})
-    except LaneError as error:
-        post.log.error("audit not written; what was done stands", error=error.message)
 
 
 def _record(post: Post, why: Trip, mode: Mode, epoch: int, *, enforced: bool) -> TripRecord:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from lanectl.actions.watching import of_owed
 from lanectl.core.lane import Watchdog as Policy
 from lanectl.core.owed import Desired, Owed, Production
 from lanectl.core.watch import Rule
@@ -136,3 +137,21 @@ def test_an_observing_watchdog_says_that_it_only_observes(lane: CounterLane) -> 
     assert once.code == 0
     assert once.out.splitlines()[0] == f"watchdog of {LANE}: armed (serving, observing only)"
     assert "would have tripped" in once.out
+
+
+def test_a_stall_that_is_only_observed_changes_nothing_but_its_record_and_the_audit(lane: CounterLane) -> None:
+    """Neither what production is, nor that it is started again after a crash."""
+    recorded(lane, owed(lane, mode="observe"))
+    before = lane.station.state.production.read_bytes()
+    watchdog = of_owed(lane.station, owed(lane, mode="observe"))
+    assert watchdog is not None
+    watchdog.arm()
+    watchdog.tighten()
+    lane.load()
+    lane.set(words.CALL_NS, 600 * 10**9)
+    audit = lane.station.state.audit
+    until(lambda: audit.exists() and '"observed"' in audit.read_text(), SOON_S, "the stall is in the audit")
+    assert lane.files.observed() is not None
+    assert lane.station.state.production.read_bytes() == before
+    assert lane.station.production().tripped is None
+    assert lane.view().armed
