@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from lanectl.actions import engine_hints
 from lanectl.actions.difference import Difference, differences
 from lanectl.actions.look import look, served
 from lanectl.actions.operation import conclude, intend, locked
@@ -96,7 +97,8 @@ def _adopt(station: Station, lane: Lane, names: Sequence[str]) -> Adopted:
             state = "is not there" if container is None else f"is {container.status}"
             raise LaneError(
                 f"container {name} ({service.name} of lane {lane.label}) {state}: only what runs can be adopted",
-                "`docker ps` shows what runs; name the containers: `lanectl adopt NAME... --lane LANE`",
+                f"{engine_hints.show_containers(station)} shows what is there; name the containers: "
+                "`lanectl adopt NAME... --lane LANE`",
                 ExitCode.REFUSED,
             )
         kept = station.engine.recreate_args(container.id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lanectl.actions import engine_hints
 from lanectl.actions.interrupts import Interrupts
 from lanectl.actions.look import served
 from lanectl.actions.progress import Progress
@@ -66,7 +67,7 @@ def _prove_gone(station: Station, owed: OwedService) -> None:
     if any(container.id == owed.container_id for container in station.engine.containers()):
         raise EngineError(
             f"the engine said there is no {owed.container_name} ({owed.container_id[:12]}), and lists it",
-            "is the engine well? `docker info`; then run `lanectl recover`",
+            f"is the engine well? {engine_hints.check(station)}; then run `lanectl recover`",
         )
 
 

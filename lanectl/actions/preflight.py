@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lanectl.actions import strangers
 from lanectl.actions.case import Case
+from lanectl.actions.history import forgotten
 from lanectl.actions.look import look, served
 from lanectl.actions.notices import foreign_controllers, remove_ipc, unarmed
 from lanectl.actions.station import Station
-from lanectl.core.container import LABEL_SITE, Container, EngineInfo
+from lanectl.core.container import Container, EngineInfo
 from lanectl.core.lane import Lane
 from lanectl.core.owed import Owed, Production, after_trip
 from lanectl.core.units import recover_service_name
@@ -39,14 +41,13 @@ def survey(
 
     `excused`: required gates that are being run by this very swap.
     """
-    early = list(_complete(lane))
     try:
         engine = station.engine.info()
         containers = station.engine.containers()
     except LaneError as error:
-        return Survey((*early, _problem("engine", error)))
+        return Survey((*_complete(lane), _problem("engine", error)))
     case = Case(station, lane, owed, keep, from_dark, engine, containers, excused)
-    problems: list[Problem] = list(early)
+    problems: list[Problem] = []
     notices: list[Problem] = []
     for check in _CHECKS:
         try:
@@ -60,6 +61,10 @@ def survey(
 
 def _problem(where: str, error: LaneError) -> Problem:
     return Problem(where, error.message, hint=error.hint or "")
+
+
+def _incomplete(case: Case) -> Iterator[Problem]:
+    yield from _complete(case.lane)
 
 
 def _complete(lane: Lane) -> Iterator[Problem]:
@@ -206,7 +211,8 @@ def _public_port(case: Case) -> Iterator[Problem]:
         owner = case.station.prober.port(site.client_host(), site.public_port)
         yield Problem(
             f"port {site.public_port}",
-            f"the public port is held by {', '.join(owner.names) or 'an unknown process'}, which is not production",
+            f"the public port is held by {', '.join(owner.names) or 'an unknown process'}, which is not recorded as "
+            "production",
             hint=f"`ss -ltnp 'sport = :{site.public_port}'`; if that is production, run `lanectl adopt`",
         )
 
@@ -230,8 +236,9 @@ def _nothing_owed(production: Production) -> Problem:
 def _production_serves(case: Case) -> Iterator[Problem]:
     """Production is proven serving now, else there is no baseline to come back to."""
     if case.owed is None:
-        if not case.from_dark:
-            yield _nothing_owed(case.station.production())
+        production = case.station.production()
+        if not case.from_dark and forgotten(case.station.state, production) is None:  # else said before all others
+            yield _nothing_owed(production)
         return
     if case.from_dark:
         running = [s.container_name for s in case.owed.services if _runs(case, s.container_id)]
@@ -256,55 +263,6 @@ def _production_serves(case: Case) -> Iterator[Problem]:
 
 def _runs(case: Case, container_id: str) -> bool:
     return any(container.id == container_id and container.active for container in case.containers)
-
-
-def _names(case: Case) -> Iterator[Problem]:
-    """What is kept gets its own name after the commit, when it is too late to find that somebody else has it."""
-    if not case.keep:
-        return
-    for service in case.lane.services:
-        for container in case.containers:
-            if container.name == service.container_name and container.id not in case.owned():
-                yield Problem(
-                    f"services.{service.name}.container_name",
-                    f"{container.name} is the name of another container ({container.id[:12]}, {container.status})",
-                    hint=f"`docker rename {container.name} {container.name}.old`, or remove it if nobody needs it",
-                )
-
-
-def _parked_lanes(case: Case) -> Iterator[Problem]:
-    """A parked lane that somebody started takes the port, or the memory, as soon as production lets go of it."""
-    previous = case.station.production().previous
-    parked = previous.container_ids if previous else frozenset()
-    for container in case.containers:
-        ours = container.labels.get(LABEL_SITE) == case.station.site.id or container.id in parked
-        if ours and container.active and container.id not in case.owned():
-            yield Problem(
-                f"container {container.name}",
-                "it is of a lane of this site that is not production, and runs",
-                hint=f"stop it (`docker stop {container.name}`): it would take production's place in the swap",
-            )
-
-
-def _one_lane_a_gpu(case: Case) -> Iterator[Problem]:
-    """A running stranger with one of the candidate's devices would share the GPU with it."""
-    wanted = {device.qualified for service in case.lane.services for device in service.devices}
-    for container in case.containers:
-        if not container.active or container.id in case.owned():
-            continue
-        shared = sorted(name for name in container.devices if name in wanted or _may_be_any(name, wanted))
-        if shared:
-            yield Problem(
-                f"container {container.name}",
-                f"it runs with {', '.join(shared)} and is not production",
-                hint=f"stop it (`docker stop {container.name}`) or adopt it",
-            )
-
-
-def _may_be_any(name: str, wanted: set[str]) -> bool:
-    """`=all`, or an index, of the same kind of device may be the very GPU: it cannot be told apart, so it counts."""
-    kind, _, device = name.partition("=")
-    return (device == "all" or device.isdigit()) and any(one.startswith(f"{kind}=") for one in wanted)
 
 
 def _host(case: Case) -> Iterator[Problem]:
@@ -342,6 +300,8 @@ def _given(text: str) -> bool:
 
 
 _CHECKS: tuple[Callable[[Case], Iterator[Problem]], ...] = (
+    strangers.lost_record,  # first: until it is settled what production is, nothing else can be judged
+    _incomplete,
     _engine_pinned,
     _fits_the_engine,
     _images,
@@ -353,9 +313,9 @@ _CHECKS: tuple[Callable[[Case], Iterator[Problem]], ...] = (
     _secrets,
     _ports,
     _production_serves,
-    _names,
-    _parked_lanes,
-    _one_lane_a_gpu,
+    strangers.names,
+    strangers.parked_lanes,
+    strangers.one_lane_a_gpu,
     _host,
     _recover_unit,
     _page_cache,

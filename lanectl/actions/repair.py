@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lanectl.actions import engine_hints
 from lanectl.actions.progress import Progress
 from lanectl.actions.station import Station
 from lanectl.core.codec import to_json
@@ -33,7 +34,7 @@ def repair_damaged(station: Station, progress: Progress) -> None:
         except DamagedJournal as damage:
             known = salvage(read_bytes(path) or b"")
             if not known.target_known:
-                raise _unknowable(path, damage) from damage
+                raise _unknowable(station, path, damage) from damage
             progress.note(f"{damage.message}; restoring from the last target it names")
             _rewrite(station, swap, path, known, damage)
 
@@ -72,9 +73,10 @@ def _rewrite(station: Station, swap: str, path: Path, known: Salvage, damage: Da
         sync_dir(path.parent)
 
 
-def _unknowable(path: Path, damage: DamagedJournal) -> Dark:
+def _unknowable(station: Station, path: Path, damage: DamagedJournal) -> Dark:
     return Dark(
         f"DARK: {damage.message}, and no readable line of it names what is owed",
-        f"look at what runs (`lanectl status`, `docker ps -a`); move {path.parent} out of state/swaps, then "
+        f"look at what runs (`lanectl status`, {engine_hints.show_containers(station)}); "
+        f"move {path.parent} out of state/swaps, then "
         "`lanectl start` brings up what state/production.json records",
     )

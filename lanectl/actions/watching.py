@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
+from lanectl.actions import engine_hints
 from lanectl.actions.station import Station
 from lanectl.actions.watch_view import lives
 from lanectl.actions.watchdog import Guarded, Watchdog
@@ -111,7 +112,7 @@ def clear_trip(station: Station, server_id: str) -> None:
     if not has_said(station, server_id):
         raise LaneError(
             f"the watchdog that tripped is still at work after {TRIP_ENDS_WITHIN_S:g} s",
-            "`lanectl status` says what it sees; `docker ps` shows what it could not kill",
+            f"`lanectl status` says what it sees; {engine_hints.show_containers(station)} shows what it could not kill",
             ExitCode.BUSY,
         )
     Watchdog.clear_trip(station.state, server_id)
