@@ -8,6 +8,7 @@ from lanectl.actions.report import SwapReport
 from lanectl.actions.serve import bring_back
 from lanectl.actions.station import Station
 from lanectl.actions.unfinished import stuck_swaps
+from lanectl.core.owed import after_trip
 from lanectl.errors import ExitCode, LaneError
 
 
@@ -18,11 +19,12 @@ def start(station: Station, progress: Progress) -> SwapReport:
     """
     with locked(station) as lock:
         debts = stuck_swaps(station)
-        tripped = station.production().tripped
+        production = station.production()
+        tripped = production.tripped
         if tripped is not None:
             raise LaneError(
                 f"the watchdog tripped at {tripped.at}: {tripped.reason}",
-                "`lanectl restart` clears the trip and starts the lane; `lanectl rollback` goes back to the one before",
+                f"a person clears a trip: {after_trip(production)}",
                 ExitCode.TRIPPED,
             )
         return bring_back(station, lock, progress, kind="start", supersedes=tuple(debt.swap for debt in debts))

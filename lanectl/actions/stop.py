@@ -1,4 +1,4 @@
-"""`lanectl stop`: production is stopped on purpose and stays so, over reboots too, until `lanectl start`."""
+"""`lanectl stop`: production is stopped on purpose and stays so, over reboots too, until a person starts it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from lanectl.actions.progress import Progress
 from lanectl.actions.station import Station
 from lanectl.actions.unfinished import refuse_unfinished
 from lanectl.actions.watching import of_owed
-from lanectl.core.owed import Desired
+from lanectl.core.owed import Desired, after_trip
 from lanectl.errors import ExitCode, LaneError
 
 
 @dataclass(frozen=True, slots=True)
 class StopReport:
-    """What was stopped, and how each service ended: already | term | kill | gone."""
+    """What was stopped, and how each service ended: already | term | kill | gone. `starts`: what starts it again, in
+    words: a trip is not cleared by a stop."""
 
     lane: str
     services: dict[str, dict[str, Any]]
+    starts: str
 
 
 def stop(station: Station, progress: Progress) -> StopReport:
@@ -48,4 +50,6 @@ def stop(station: Station, progress: Progress) -> StopReport:
         if watchdog is not None:
             watchdog.end()
         conclude(station, "stop", {"lane": current.label, "ended": ended})
-        return StopReport(current.label, ended)
+        production = station.production()  # its watchdog may have tripped as it was stopped
+        starts = after_trip(production) if production.tripped else f"`lanectl start` starts {current.label} again"
+        return StopReport(current.label, ended, starts)

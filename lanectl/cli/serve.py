@@ -66,7 +66,7 @@ def stop(context: typer.Context, yes: Yes = False) -> int:
 
         render.emit({**to_json(done), "exit_code": 0})
     else:
-        render.out(f"{done.lane} is stopped and stays so until `lanectl start`")
+        render.out(f"{done.lane} is stopped and stays so: {done.starts}")
     return 0
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from lanectl.core.owed import Tripped
 from lanectl.errors import ExitCode
 from tests.support.aftermath import serves_alone, untouched
 from tests.support.command_line import CommandLine, use_site
@@ -73,12 +75,26 @@ def test_what_stops_a_serving_production_needs_a_yes_where_nobody_can_be_asked(
 
 def test_stop_start_and_restart(site: FakeSite, lanectl: CommandLine) -> None:
     site.produce()
-    assert "stays so until `lanectl start`" in lanectl("stop", "--yes").out
+    assert lanectl("stop", "--yes").out == "prod is stopped and stays so: `lanectl start` starts prod again\n"
     assert not site.seen("prod").running
     assert lanectl("status").code == ExitCode.OK
     shown = lanectl("start")
     assert (shown.code, "prod is production and serving" in shown.out) == (ExitCode.OK, True)
     assert lanectl("restart", "--yes", "--json").json["outcome"] == "started"
+    serves_alone(site, "prod")
+
+
+def test_stop_after_a_trip_names_the_command_that_starts_it_again(site: FakeSite, lanectl: CommandLine) -> None:
+    site.produce()
+    station = site.station()
+    station.record_production(replace(station.production(), tripped=Tripped("2026-01-01T03:10:00Z", "stalled 2 s")))
+    shown = lanectl("stop", "--yes")
+    assert shown.out == "prod is stopped and stays so: `lanectl restart` starts prod again\n"
+    assert lanectl("stop", "--yes", "--json").json["starts"] == "`lanectl restart` starts prod again"
+    refused = lanectl("start")
+    assert (refused.code, "`lanectl restart` starts prod again" in refused.err) == (ExitCode.TRIPPED, True)
+    assert "rollback" not in refused.err, "there is nothing to go back to"
+    assert lanectl("restart", "--yes").code == ExitCode.OK
     serves_alone(site, "prod")
 
 
