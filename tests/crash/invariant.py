@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
+from functools import cache
 
 from lanectl.core.container import LABEL_LANE, LABEL_SWAP, Container
 from lanectl.core.journal import open_states
@@ -65,6 +66,7 @@ def armed(site: FakeSite, swap: str) -> bool:
     return "armed" in kinds_of(site.station().state.journal(swap).read_bytes())
 
 
+@cache
 def kinds_of(journal: bytes) -> tuple[str, ...]:
     """Given a journal's bytes, return the kinds of its whole lines."""
     return tuple(str(json.loads(line)["kind"]) for line in journal.split(b"\n")[:-1])

@@ -36,7 +36,7 @@ from tests.support.quick_disk import QUICK_DISK
 # these, the recovery dying at every SECOND_EVERY-th of its records. test-full takes all of it, and deaths before the
 # record, too.
 TORN_EVERY = 4
-DOUBLE_EVERY = 6
+DOUBLE_EVERY = 10
 SECOND_EVERY = 3
 MOST = 200  # a bound for the loop, far above the records of any operation here
 
@@ -56,6 +56,7 @@ class Case:
 
     def __init__(self, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._patch = monkeypatch
+        monkeypatch.setattr("lanectl.actions.preflight._WATCHES", ())  # notices stop nothing, and cost a look at /proc
         self.kind: Kind = KINDS[name]
         live(Life(), monkeypatch)
         self.site: FakeSite = self.kind.make(folder)
