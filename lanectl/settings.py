@@ -33,9 +33,14 @@ def site_root(site: str | None, environ: Mapping[str, str]) -> Path:
     named = site or environ.get(SITE_VARIABLE)
     if named:
         return Path(named).expanduser().absolute()
-    here = Path.cwd()
-    if (here / STATION_FILE).exists():
-        return here
+    try:
+        here = Path.cwd()
+        if (here / STATION_FILE).exists():
+            return here
+    except OSError as error:  # it was removed, or another user may not look into it
+        raise LaneError(
+            f"no site: this directory cannot be read: {error.strerror}", "name one with --site DIR"
+        ) from None
     raise LaneError(
         f"no site: neither --site nor {SITE_VARIABLE} is given, and {here} has no {STATION_FILE}",
         "name one with --site DIR, or copy station.example.yaml to station.yaml here; `lanectl demo` makes one to try",

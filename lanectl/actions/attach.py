@@ -10,6 +10,7 @@ from lanectl.actions.station import Station
 from lanectl.actions.unfinished import dark
 from lanectl.core.journal import Kind, NeverOpened, Record, fold
 from lanectl.errors import ExitCode, LaneError, Unfinished
+from lanectl.store.files import exists, read_text
 from lanectl.store.journal import records
 from lanectl.store.lock import Lock
 
@@ -35,7 +36,7 @@ def attach(station: Station, swap: str, progress: Progress) -> SwapReport:
     began, in its own words (exit 3), or there is none of that name (exit 2).
     """
     path = station.state.journal(swap)
-    if not path.exists() and not job_log(station, swap).exists():
+    if not exists(path) and not exists(job_log(station, swap)):
         raise LaneError(f"there is no swap {swap}", "`lanectl audit log` shows the swaps", ExitCode.USAGE)
     _await_opened(station, swap, path)
     told, alone_since = 0, None
@@ -62,14 +63,14 @@ def _await_opened(station: Station, swap: str, path: Path) -> None:
     deadline = station.clock.monotonic() + OPENS_WITHIN_S
     while True:
         try:
-            if path.exists() and records(path):
+            if exists(path) and records(path):
                 return
         except NeverOpened:
             pass
         said = job_log(station, swap)
-        ended = said.exists() and Lock(station.state.lock).holder() is None and _has_ended(said)
+        ended = Lock(station.state.lock).holder() is None and _has_ended(said)
         if ended or station.clock.monotonic() > deadline:
-            words = said.read_text(errors="replace").strip() if said.exists() else ""
+            words = read_text(said).strip()
             raise LaneError(
                 f"swap {swap} never began" + (f":\n{words}" if words else ""),
                 "`lanectl status` says what serves now",
@@ -88,7 +89,7 @@ ENDED_WORDS = ("error:", "refused", "  -> ")
 
 def _has_ended(log: Path) -> bool:
     """True when the job said why it ended: it writes nothing else before its journal is there."""
-    return any(line.startswith(ENDED_WORDS) for line in log.read_text(errors="replace").splitlines())
+    return any(line.startswith(ENDED_WORDS) for line in read_text(log).splitlines())
 
 
 def _tell(progress: Progress, record: Record) -> None:

@@ -8,12 +8,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 from lanectl.actions.station import Station
 from lanectl.core.container import LABEL_LANE, LABEL_ROLE, LABEL_SITE, LABEL_SWAP, Container
 from lanectl.errors import ExitCode, LaneError
-from lanectl.store.files import read_bytes
+from lanectl.store.files import names, read_text
 from lanectl.store.journal import load
 
 
@@ -35,9 +34,11 @@ def logs(station: Station, what: str | None, *, follow: bool, last: int | None) 
     if containers:
         return _followed(station, containers, last) if follow else _so_far(station, containers, last)
     for swap in reversed(station.state.swap_ids()):
-        files = sorted(station.state.logs(swap).glob("*.log")) if what in (swap, _lane_of(station, swap)) else []
-        if files:
-            return (Line(file.stem, text) for file in files for text in _last(_text(file), last))
+        folder = station.state.logs(swap)
+        files = [folder / name for name in names(folder)] if what in (swap, _lane_of(station, swap)) else []
+        saved = [file for file in files if file.suffix == ".log"]
+        if saved:
+            return (Line(file.stem, text) for file in saved for text in _last(read_text(file).splitlines(), last))
     raise LaneError(
         f"there is no container and no saved log of {what or 'production'}",
         "`lanectl status` shows what serves, `lanectl audit log` the swaps",
@@ -105,10 +106,6 @@ def _together(streams: Sequence[tuple[str, Iterator[str]]]) -> Iterator[Line]:
 
 def _service(container: Container) -> str:
     return container.labels.get(LABEL_ROLE) or container.name
-
-
-def _text(file: Path) -> list[str]:
-    return (read_bytes(file) or b"").decode("utf-8", "replace").splitlines()
 
 
 def _last(lines: Iterable[str], count: int | None) -> Iterable[str]:

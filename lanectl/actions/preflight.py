@@ -21,6 +21,7 @@ from lanectl.core.units import recover_service_name
 from lanectl.errors import LaneError, Problem
 from lanectl.site.local_rules import local_problems
 from lanectl.site.manifest import file_sha256
+from lanectl.store.files import explained
 from lanectl.store.gates import find as find_record
 
 
@@ -268,7 +269,8 @@ def _runs(case: Case, container_id: str) -> bool:
 def _host(case: Case) -> Iterator[Problem]:
     needed = case.station.site.thresholds.disk_free
     root = Path(case.station.state.root)
-    free = shutil.disk_usage(root if root.exists() else root.parent).free
+    with explained(root, "look at the disk of"):
+        free = shutil.disk_usage(root if root.exists() else root.parent).free
     if free < needed:
         yield Problem(
             str(root),

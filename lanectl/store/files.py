@@ -143,6 +143,26 @@ def read_bytes(path: Path) -> bytes | None:
             return file.read()
 
 
+def read_text(path: Path) -> str:
+    """Return the file's text, "" when there is no file; what is no UTF-8 is replaced. Raise `StoreError`."""
+    return (read_bytes(path) or b"").decode(errors="replace")
+
+
+def exists(path: Path) -> bool:
+    """True when something is there. Raise `StoreError` when that cannot be told, as by another user."""
+    with explained(path, "look at"):
+        return path.exists()
+
+
+def names(path: Path) -> tuple[str, ...]:
+    """Return the names in a directory, sorted; () when there is no directory. Raise `StoreError`."""
+    with explained(path, "list"):
+        try:
+            return tuple(sorted(entry.name for entry in path.iterdir()))
+        except FileNotFoundError:
+            return ()
+
+
 def read_json(path: Path) -> dict[str, Any] | None:
     """Return the file's JSON object, None when there is no file.
 

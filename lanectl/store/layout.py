@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from lanectl.store.files import exists, names
+
 
 @dataclass(frozen=True, slots=True)
 class StateDir:
@@ -59,8 +61,5 @@ class StateDir:
         return self.swap(swap) / "logs"
 
     def swap_ids(self) -> tuple[str, ...]:
-        """Return the ids of all swaps, oldest first (ids begin with their UTC time)."""
-        try:
-            return tuple(sorted(entry.name for entry in self.swaps.iterdir() if (entry / "journal.jsonl").exists()))
-        except FileNotFoundError:
-            return ()
+        """Return the ids of all swaps, oldest first (ids begin with their UTC time). Raise `StoreError`."""
+        return tuple(name for name in names(self.swaps) if exists(self.journal(name)))

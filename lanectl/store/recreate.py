@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lanectl.core.container import CreateArgs
 from lanectl.errors import LaneError
-from lanectl.store.files import ensure_dir, write_atomic
+from lanectl.store.files import ensure_dir, read_bytes, write_atomic
 
 
 def save(directory: Path, container_id: str, args: CreateArgs) -> str:
@@ -23,10 +23,14 @@ def save(directory: Path, container_id: str, args: CreateArgs) -> str:
 
 
 def load(directory: Path, name: str) -> CreateArgs:
-    """Return kept arguments. Raise `LaneError` when they are missing or cannot be read."""
+    """Return kept arguments. Raise `StoreError` when they cannot be reached, `LaneError` when they are missing or
+    damaged."""
     path = directory / name
+    content = read_bytes(path)
     try:
-        data = json.loads(path.read_bytes())
+        if content is None:
+            raise ValueError("there is no such file")
+        data = json.loads(content)
         return CreateArgs(name=data["name"], body=data["body"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise LaneError(f"{path}: create arguments cannot be read: {error}") from error
