@@ -13,7 +13,9 @@ from lanectl.core.health import Reason, exit_of
 from lanectl.core.journal import SwapState
 from lanectl.core.owed import Desired, Owed, Production, after_trip
 from lanectl.errors import ExitCode
+from lanectl.store.journal import RESERVED_BYTES
 from lanectl.store.lock import LockHolder
+from lanectl.store.room import unwritable
 
 if TYPE_CHECKING:
     from lanectl.actions.watch_view import WatchView
@@ -52,7 +54,8 @@ class OpenSwap:
 class StatusReport:
     """The state of a site. `serving` None: not looked at, because nothing is owed or a swap is at work. `next`: what
     to run, in words. `watch`: the watchdog of production, where it asks for one and one was armed. `forgotten`: why it
-    looks as if nothing had ever been production."""
+    looks as if nothing had ever been production. `warning`: why nothing could be recorded now; the exit code does not
+    count it, for what serves does not mind."""
 
     site: str
     station: str
@@ -69,6 +72,7 @@ class StatusReport:
     exit_code: ExitCode
     next: str
     forgotten: str | None = None
+    warning: str | None = None
 
 
 def status(station: Station) -> StatusReport:
@@ -107,6 +111,7 @@ def status(station: Station) -> StatusReport:
         exit_code=code,
         next=then,
         forgotten=lost,
+        warning=_warning(station),
     )
 
 
@@ -155,6 +160,13 @@ def _open_swap(state: SwapState, holder: LockHolder | None) -> OpenSwap:
         owed=state.owed.label if state.owed else None,
         stuck=state.stuck.reason if state.stuck else None,
     )
+
+
+def _warning(station: Station) -> str | None:
+    """What a swap's journal needs must be there before anybody needs it: a swap, or who comes to the rescue."""
+    found = (unwritable(folder, RESERVED_BYTES) for folder in (station.state.root, station.state.swaps))
+    why = next((reason for reason in found if reason), None)
+    return None if why is None else f"nothing can be recorded: {why}; no swap begins, and a recovery may fail"
 
 
 def _serving(station: Station, owed: Owed, last: PastSwap | None) -> Serving:

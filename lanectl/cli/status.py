@@ -66,6 +66,8 @@ def _lines(report: StatusReport) -> Iterator[str]:
         yield f"at work     {report.holder}"
     if report.last is not None:
         yield from _last(report)
+    if report.warning:
+        yield f"warning     {report.warning}"
     if report.next:
         yield f"next        {report.next}"
 

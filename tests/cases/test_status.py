@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +20,13 @@ from lanectl.core.journal import Kind
 from lanectl.core.owed import Desired, Tripped
 from lanectl.core.swap import Phase
 from lanectl.errors import Dark, EngineError, ExitCode, Unreachable
-from lanectl.store.journal import Journal
+from lanectl.store.journal import RESERVED_BYTES, Journal
 from lanectl.store.lock import Lock
+from lanectl.store.room import unwritable
 from tests.support.command_line import CommandLine, Printed, use_site
 from tests.support.fake_engine import FakeEngine
 from tests.support.fake_station import WELL, FakeSite
+from tests.support.small_disk import fill, small_disk
 
 
 @pytest.fixture
@@ -248,3 +254,55 @@ def test_records_that_cannot_be_read_are_an_error_not_empty(site: FakeSite) -> N
     with pytest.raises(Exception, match="production") as error:
         _look(site)
     assert not isinstance(error.value, EngineError)
+
+
+def _full(disk: Path) -> None:
+    fill(disk)
+
+
+def _read_only(disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+
+
+@pytest.mark.parametrize(("spoil", "why"), [(_full, "0 KiB free"), (_read_only, "mounted read-only")])
+def test_a_state_that_cannot_be_written_is_a_warning(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    spoil: Callable[[Path], None],
+    why: str,
+) -> None:
+    with small_disk(tmp_path / "disk", 64) as disk:
+        if disk is None:
+            pytest.skip("this user may not mount")
+        site = FakeSite(disk / "site")
+        site.say(thresholds={"disk_free": "1MiB"})
+        site.produce()
+        assert "warning" not in _print(site, monkeypatch, capsys).out
+        spoil(disk)
+        shown = _print(site, monkeypatch, capsys)
+        assert (shown.code, shown.err) == (ExitCode.OK, "")
+        (warning,) = [line for line in shown.out.splitlines() if line.startswith("warning")]
+        assert why in warning
+        said = _print(site, monkeypatch, capsys, "--json").json
+        assert why in said["warning"]
+        assert said["exit_code"] == 0
+
+
+def test_a_state_of_another_user_is_a_warning(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    state = Path(tempfile.mkdtemp())  # where another user may look
+    try:
+        assert unwritable(state, RESERVED_BYTES) == ""
+        state.chmod(0o755)
+        os.seteuid(65534)
+        assert "may not be written by this user" in unwritable(state, RESERVED_BYTES)
+    finally:
+        os.seteuid(0)
+        state.rmdir()
+
+
+def test_a_state_that_is_not_there_yet_is_judged_by_where_it_will_be(tmp_path: Path) -> None:
+    assert unwritable(tmp_path / "state", RESERVED_BYTES) == ""
+    assert unwritable(tmp_path / "state", 2**62).startswith(f"{tmp_path} has ")
