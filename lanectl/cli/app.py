@@ -129,7 +129,7 @@ def run(words: Sequence[str]) -> int:
         render.err("interrupted")
         return ExitCode.INTERRUPTED
     except Exception as error:
-        known = _usage(error) or _fault(error)
+        known = _usage(error) or _unwritten() or _fault(error)
         render.failure(known, as_json=as_json)
         return known.exit_code
 
@@ -145,6 +145,15 @@ def _usage(error: Exception) -> LaneError | None:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else PROGRAM
     return LaneError(message(), f"`{path} --help` shows how it is used", ExitCode.USAGE)
+
+
+def _unwritten() -> LaneError | None:
+    """Return why the help that typer printed did not come out, None when all did."""
+    try:
+        render.flush()
+    except render.Unwritten as error:
+        return error
+    return None
 
 
 def _fault(error: Exception) -> LaneError:

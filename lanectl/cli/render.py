@@ -7,18 +7,17 @@ import errno
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, TextIO
 
 from lanectl.errors import CandidateFailed, ExitCode, LaneError, Refused, SpecError
 
 FORMAT = 1  # of every JSON object on stdout
-NOBODY_READS = (errno.EPIPE, errno.EIO, errno.EBADF)  # `| head` has ended; the terminal is gone; stdout was closed
+NOBODY_READS = (errno.EPIPE, errno.EIO)  # `| head` has ended; the terminal is gone
 TAIL_LINES = 15
 
 
 class Unwritten(LaneError):
-    """The result could not be written, to a full disk say: who reads it must not take it for whole."""
+    """The result could not be written, to a full disk or a closed stdout: who reads it must not take it for whole."""
 
     exit_code = ExitCode.FAULT
 
@@ -26,11 +25,13 @@ class Unwritten(LaneError):
 def prepare() -> None:
     """Make both streams able to take any text, whatever the locale: what they cannot show is escaped.
 
-    Where a stream was closed before the start, nothing else may come to be its descriptor.
+    Where a stream was closed before the start, nothing else may come to be its descriptor. What is written to a stdout
+    that was closed fails as it would have: EBADF.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  as long as the process
+            opened = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
+            setattr(sys, name, os.fdopen(opened, mode))
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -38,13 +39,19 @@ def prepare() -> None:
 
 
 def out(text: str = "") -> None:
-    """Print a line of the result. That nobody reads any more is no error. Raise `Unwritten` for a full disk."""
+    """Print a line of the result. That nobody reads any more is no error. Raise `Unwritten` for a full disk, or where
+    stdout was closed before the start."""
     _write(sys.stdout, text + "\n")
 
 
 def err(text: str = "") -> None:
     """Print a line that is not the result."""
     _write(sys.stderr, text + "\n")
+
+
+def flush() -> None:
+    """Write what others printed to stdout, help say. Raise `Unwritten` as `out`."""
+    _write(sys.stdout, "")
 
 
 def emit(value: Mapping[str, Any]) -> None:

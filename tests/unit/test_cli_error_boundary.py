@@ -135,10 +135,32 @@ def test_a_full_disk_under_the_output_is_told_on_stderr_and_is_no_success(words:
         assert "the result could not be written: No space left on device" in done.stderr
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-def test_streams_that_were_closed_before_the_start_are_as_if_nobody_read_them(closed: str) -> None:
-    done = subprocess.run(["sh", "-c", f'"$0" -m lanectl schema {closed}', sys.executable], check=False)
-    assert done.returncode == ExitCode.OK
+@pytest.mark.parametrize("words", ["schema", "schema --json", "--help", "--version"])
+@pytest.mark.parametrize("closed", [">&-", "<&- >&-", "1</dev/null"])
+def test_a_stdout_that_was_closed_before_the_start_is_told_on_stderr_and_is_no_success(closed: str, words: str) -> None:
+    shell = ["sh", "-c", f'"$0" -m lanectl {words} {closed}', sys.executable]
+    done = subprocess.run(shell, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == ExitCode.FAULT
+    assert done.stderr.startswith("error: the result could not be written: Bad file descriptor")
+    assert "Traceback" not in done.stderr
+    assert "fault" not in done.stderr
+
+
+@pytest.mark.parametrize("words", ["--help", "--version"])
+def test_help_that_a_full_disk_cuts_off_is_no_success(words: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "lanectl", words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == ExitCode.FAULT
+    assert done.stderr.startswith("error: the result could not be written: No space left on device")
+
+
+@pytest.mark.parametrize(("closed", "code"), [("2>&-", ExitCode.OK), ("<&- >&- 2>&-", ExitCode.FAULT)])
+def test_a_stderr_that_was_closed_before_the_start_loses_words_and_nothing_else(closed: str, code: ExitCode) -> None:
+    shell = ["sh", "-c", f'"$0" -m lanectl schema {closed}', sys.executable]
+    done = subprocess.run(shell, stdout=subprocess.PIPE, check=False)
+    assert (done.returncode, bool(done.stdout)) == (code, code is ExitCode.OK)
 
 
 def test_ctrl_c_is_130(lanectl: CommandLine, raising: Callable[[BaseException], None]) -> None:
