@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lanectl.actions.station import Station
 from lanectl.core.journal import SwapState, open_states
-from lanectl.errors import Dark, Unfinished
+from lanectl.errors import Dark, Interrupted, LaneError, Unfinished
 from lanectl.store.journal import is_closed, load_all
 from lanectl.store.lock import Lock, LockHolder
 
@@ -52,4 +52,19 @@ def dark(state: SwapState) -> Dark:
     return Dark(
         f"DARK since swap {state.swap}: {what} is owed and could not be brought back: {why}",
         "cure the cause and run `lanectl recover`, or go back to the lane before with `lanectl rollback`",
+    )
+
+
+def interrupted_recovery(station: Station) -> LaneError:
+    """Say what a recovery leaves that somebody interrupted: `Unfinished` where a swap is open, else `Interrupted`.
+
+    Raise `DamagedJournal` when a journal cannot be understood.
+    """
+    swaps = open_swaps(station)
+    if not swaps:
+        status = "`lanectl status` says whether production serves; run `lanectl recover` again if it does not"
+        return Interrupted("interrupted; no swap is open", status)
+    left = ", ".join(f"{state.swap} at {state.phase}" for state in swaps)
+    return Unfinished(
+        f"interrupted, and not finished: {left}; what is owed may not be back yet", "run `lanectl recover` again"
     )

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from lanectl.cli import options, render
-from lanectl.errors import Unfinished
 
 
 def recover(
@@ -24,6 +23,7 @@ def recover(
     from lanectl import wiring
     from lanectl.actions.interrupts import held_off
     from lanectl.actions.recover import recover as finish
+    from lanectl.actions.unfinished import interrupted_recovery
     from lanectl.cli import live
 
     settings = options.settings(context)
@@ -32,7 +32,7 @@ def recover(
         try:
             done = finish(station, progress, if_needed=if_needed)
         except KeyboardInterrupt:
-            raise Unfinished("interrupted: what is owed may not be back yet", "run `lanectl recover` again") from None
+            raise interrupted_recovery(station) from None
     if settings.json:
         swaps = [{"swap": swap, "outcome": outcome} for swap, outcome in done.swaps]
         render.emit({"swaps": swaps, "why": done.why, "exit_code": 0})

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from lanectl import wiring
+from lanectl.core.container import Container
 from lanectl.core.owed import Tripped
 from lanectl.errors import ExitCode
 from tests.support.aftermath import serves_alone, untouched
-from tests.support.command_line import CommandLine, use_site
+from tests.support.command_line import CommandLine, Printed, use_site
+from tests.support.fake_engine import ENGINE_ID, FakeEngine
 from tests.support.fake_station import FakeSite
 
 
@@ -58,6 +61,56 @@ def test_recover_starts_what_is_owed_and_down(site: FakeSite, lanectl: CommandLi
     shown = lanectl("recover")
     assert (shown.code, "started" in shown.out) == (ExitCode.OK, True)
     serves_alone(site, "prod")
+
+
+class _InterruptedEngine(FakeEngine):
+    """Somebody presses Ctrl-C as this call is made."""
+
+    def __init__(self, site: FakeSite, at: str) -> None:
+        super().__init__(site.world, ENGINE_ID)
+        self._at = at
+
+    def inspect(self, ref: str) -> Container | None:
+        if self._at == "inspect":
+            raise KeyboardInterrupt
+        return super().inspect(ref)
+
+    def start(self, ref: str) -> None:
+        if self._at == "start":
+            raise KeyboardInterrupt
+        super().start(ref)
+
+
+def _interrupted(site: FakeSite, lanectl: CommandLine, monkeypatch: pytest.MonkeyPatch, at: str) -> Printed:
+    station = site.station("recover", engine=_InterruptedEngine(site, at))
+    monkeypatch.setattr(wiring, "build_station", lambda settings: station)
+    shown = lanectl("recover")
+    use_site(site, monkeypatch)
+    return shown
+
+
+def test_a_recovery_that_is_interrupted_with_no_swap_open_says_that_and_is_130(
+    site: FakeSite, lanectl: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.produce()
+    shown = _interrupted(site, lanectl, monkeypatch, "inspect")
+    assert (shown.code, shown.out) == (ExitCode.INTERRUPTED, "")
+    assert "interrupted; no swap is open" in shown.err
+    assert "owed" not in shown.err
+    assert lanectl("status").code == ExitCode.OK
+
+
+def test_a_recovery_that_is_interrupted_names_what_is_not_finished_and_is_6(
+    site: FakeSite, lanectl: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.produce()
+    site.engine.kill("prod")
+    shown = _interrupted(site, lanectl, monkeypatch, "start")
+    assert shown.code == ExitCode.UNFINISHED
+    assert f"not finished: {site.station().state.swap_ids()[-1]} at RELEASED" in shown.err
+    assert lanectl("status").code == ExitCode.UNFINISHED
+    assert lanectl("recover").code == ExitCode.OK
+    serves_alone(site, "prod", killed=1)  # the first recover, which said what it was about to do
 
 
 @pytest.mark.parametrize("verb", ["stop", "restart", "rollback"])
