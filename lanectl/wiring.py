@@ -116,7 +116,7 @@ def build_watch_post(settings: Settings, key: str, box_fd: int | None) -> Post:
         jobs=DetachedJobs(),
         audit=Audit(state.audit, clock, who()),
         log=log,
-        box=BlackBox(box_fd),
+        box=BlackBox(box_fd, key),
         shutting_down=shutting_down,
         after_trip=lambda record: fall_back(state, spec, DetachedJobs(), log),
     )

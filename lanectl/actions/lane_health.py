@@ -7,7 +7,7 @@ from dataclasses import replace
 from lanectl.actions.health import HealthReport, check_lane
 from lanectl.actions.station import Station
 from lanectl.actions.unfinished import at_work
-from lanectl.actions.watch_view import view
+from lanectl.actions.watch_view import armed_by, mended_by, view
 from lanectl.core.owed import Owed
 from lanectl.errors import ExitCode
 from lanectl.site.load import load_lane
@@ -71,8 +71,12 @@ def _watched(station: Station, current: Owed | None, label: str, report: HealthR
     """A lane that answers and asks for a watchdog must have one that looks: else its answers may be wrong unseen."""
     if current is None or current.label != label or current.watchdog is None:
         return report
-    seen = view(WatchFiles(station.state.watch / watch_key(current.server.container_id)))
-    if seen is not None and seen.armed:
+    seen = view(WatchFiles(station.state.watch / watch_key(current.server.container_id)), label)
+    if seen is not None and seen.sound:
         return report
-    why = seen.why if seen is not None else "it was never armed"
-    return replace(report, exit_code=ExitCode.FAILED, detail=f"its watchdog does not look: {why}")
+    if seen is not None and seen.armed:
+        detail = f"its watchdog looks, but of its files {seen.damage}: {mended_by(label)}"
+    else:
+        why = seen.why if seen is not None else "it was never armed"
+        detail = f"its watchdog does not look: {why}: {armed_by(label)}"
+    return replace(report, exit_code=ExitCode.FAILED, detail=detail)

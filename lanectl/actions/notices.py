@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from lanectl.actions.case import Case
+from lanectl.actions.station import Station
+from lanectl.actions.watch_view import armed_by
 from lanectl.actions.watchdog import Watchdog
+from lanectl.core.owed import Owed
 from lanectl.errors import Problem
 from lanectl.store.process import command_lines
 
 # Programs that are known to act on lanes by themselves: they would start or kill containers in the middle of a swap.
 FOREIGN_CONTROLLERS = ("sidecar_watchdog.py", "controller.py", "promote-v19", "swap-to-m3v2.sh")
+WATCHDOG = "watchdog"  # where a notice about the watchdog of production comes from
 LOGIND = Path("/run/systemd/system")  # sd_booted(3)
 LOGIND_CONF = Path("/etc/systemd/logind.conf")
 LAST_SYSTEM_UID = 999  # logind never removes the IPC objects of system users (source: logind.conf(5), RemoveIPC)
@@ -53,8 +57,22 @@ def unarmed(case: Case) -> Iterator[Problem]:
     """Production that asks for a watchdog and has none that looks serves unprotected until it is stopped."""
     if case.owed is None or case.owed.watchdog is None or case.from_dark:
         return
-    seen = Watchdog.read(case.station.state, case.owed.server.container_id)
-    if seen is None or not seen.armed:
-        why = seen.why if seen is not None else "it was never armed"
-        hint = f"`lanectl watch {case.owed.label}` arms it"
-        yield Problem("watchdog", f"the watchdog of production does not look: {why}", hint=hint)
+    found = _unarmed(case.station, case.owed)
+    if found is not None:
+        yield found
+
+
+def still_true(station: Station, notices: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Given what was noticed before a swap, return what still holds: the way back arms the watchdog of what serves."""
+    owed = station.production().owed
+    now = _unarmed(station, owed) if owed is not None and owed.watchdog is not None else None
+    seen = (now if notice.where == WATCHDOG else notice for notice in notices)
+    return tuple(notice for notice in seen if notice is not None)
+
+
+def _unarmed(station: Station, owed: Owed) -> Problem | None:
+    seen = Watchdog.read(station.state, owed.server.container_id, owed.label)
+    if seen is not None and seen.armed:
+        return None
+    why = seen.why if seen is not None else "it was never armed"
+    return Problem(WATCHDOG, f"the watchdog of production does not look: {why}", hint=armed_by(owed.label))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lanectl.actions.station import Station
-from lanectl.actions.watch_view import lives
+from lanectl.actions.watch_life import life_of
 from lanectl.errors import LaneError
 from lanectl.store.files import StoreError
 from lanectl.store.watch import WatchFiles, watch_folders, watch_key
@@ -18,14 +18,10 @@ def forget_old_watches(station: Station) -> None:
     """
     try:
         owed = _owed(station)
-        ended = [
-            files
-            for folder in watch_folders(station.state.watch)
-            if folder.name not in owed and _has_ended(station, files := WatchFiles(folder))
-        ]
-        there = {watch_key(container.id) for container in station.engine.containers()} if ended else set()
-        for files in ended:
-            if files.folder.name not in there:
+        folders = [folder for folder in watch_folders(station.state.watch) if folder.name not in owed]
+        there = {watch_key(container.id) for container in station.engine.containers()} if folders else set()
+        for folder in folders:
+            if folder.name not in there and _has_ended(station, files := WatchFiles(folder)):
                 files.remove()
     except LaneError as error:
         # Some kilobytes more on the disk; the next swap tries again.
@@ -41,8 +37,8 @@ def _owed(station: Station) -> set[str]:
 def _has_ended(station: Station, files: WatchFiles) -> bool:
     """False while one of its processes lives, and where that cannot be read."""
     try:
-        status = files.status()
+        files.status()
     except StoreError as error:
         station.log.warning("what a watchdog left cannot be read, and stays", error=error.message)
         return False
-    return status is None or not lives(status)
+    return life_of(files) is None

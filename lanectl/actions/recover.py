@@ -20,26 +20,31 @@ from lanectl.actions.serve import RECOVER, bring_back
 from lanectl.actions.station import Station
 from lanectl.actions.unfinished import dark, open_swaps
 from lanectl.actions.watching import ensure as ensure_watched
-from lanectl.actions.watching import has_said
+from lanectl.actions.watching import has_said, record_unwatched
 from lanectl.core.container import Status
 from lanectl.core.journal import Kind, SwapState
 from lanectl.core.owed import Production, Tripped
 from lanectl.core.recovery import Act, owed_without_swap, retry_after
+from lanectl.core.watch import Rule
 from lanectl.errors import Busy, Dark, ExitCode, LaneError
 from lanectl.store.journal import Journal
 from lanectl.store.lock import Lock
 
+AWAITS_WATCHDOG = "AWAIT WATCHDOG"  # what the lock says meanwhile
+
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a recovery did: each operation it finished and its outcome; `why` says why there was nothing to do."""
+    """What a recovery did: each operation it finished and its outcome; `watchdog`: what it did about production's, ""
+    for nothing; `why` says why there was nothing to do."""
 
     swaps: tuple[tuple[str, str], ...]
     why: str = ""
+    watchdog: str = ""
 
     @property
     def nothing(self) -> bool:
-        return not self.swaps
+        return not self.swaps and not self.watchdog
 
 
 def recover(station: Station, progress: Progress, *, if_needed: bool = False) -> Recovered:
@@ -65,47 +70,70 @@ def _recover(station: Station, lock: Lock, progress: Progress, if_needed: bool) 
             raise dark(state)
         lock.update(swap=state.swap, phase="RECOVER")
         done.append((state.swap, recover_swap(station, state.swap, Telling(progress, lock), by="recover")))
-    production = _judged(station)
+    production = _judged(station, lock, progress)
     lost = forgotten(station.state, production)
     if lost is not None:
         raise Dark(f"what is owed cannot be known: {lost}", FORGOTTEN)
     move = owed_without_swap(production, _runs(station, production))
     if move.act is Act.NOTHING:
-        _watch_over(station, production, progress)
-        return Recovered(tuple(done), move.why)
+        return Recovered(tuple(done), move.why, _watch_over(station, production, progress))
     progress.note(move.why)
     report = bring_back(station, lock, progress, kind=RECOVER, guarded=not if_needed)
     return Recovered((*done, (report.swap, report.outcome)))
 
 
-def _judged(station: Station) -> Production:
+def _judged(station: Station, lock: Lock, progress: Progress) -> Production:
     """Return what production is, once a watchdog that has just killed it has recorded why: until then it looks as if it
-    had merely ended, and would be started again."""
+    had merely ended, and would be started again. One that lives on under what merely ended is asked for no more than
+    two looks."""
     production = station.production()
     owed = production.owed
     if owed is None or owed.watchdog is None or _runs(station, production):
         return production
-    has_said(station, owed.server.container_id)
+    lock.update(phase=AWAITS_WATCHDOG)
+    progress.note(f"{owed.label} is down; asking its watchdog whether it killed it")
+    if not has_said(station, owed.server.container_id):
+        progress.note(f"the watchdog of {owed.label} neither looks nor ends")
     return station.production()
 
 
-def _watch_over(station: Station, production: Production, progress: Progress) -> None:
+def _watch_over(station: Station, production: Production, progress: Progress) -> str:
     """A lane that runs and whose watchdog died with its supervisor is watched again, or it must not serve.
 
-    Raise `LaneError` (exit 8) when it had to be stopped.
+    Return what was done about its watchdog, "" for nothing. Raise `LaneError` (exit 8) when it had to be stopped.
     """
     owed = production.owed
     if owed is None:
-        return
+        return ""
     try:
-        ensure_watched(station, owed)
+        return ensure_watched(station, owed)
     except LaneError as error:
         progress.note(f"{error.message}; stopping {owed.label}: nothing serves unwatched")
         for service in reversed(owed.services):
             hold(station.engine, service.container_id, service)
-        tripped = Tripped(station.clock.wall(), f"unwatched: {error.message}")
+        unrecorded = _record_unwatched(station, production, error.message)
+        message = f"{owed.label} was stopped: {error.message}{unrecorded}"
+        raise LaneError(message, error.hint, ExitCode.TRIPPED) from error
+
+
+def _record_unwatched(station: Station, production: Production, why: str) -> str:
+    """Record that nothing starts it until a person says so; return "" once one of the two records is written.
+
+    The watchdog's own has space kept for it, so a full disk does not make it forgotten.
+    """
+    tripped = Tripped(station.clock.wall(), f"{Rule.UNWATCHED}: {why}")
+    owed, failed = production.owed, ""
+    if owed is not None:
+        try:
+            record_unwatched(station, owed, why, tripped.at)
+        except LaneError as error:
+            failed = f"; that it must not be started cannot be recorded: {error.message}"
+    try:
         station.record_production(replace(production, tripped=tripped))
-        raise LaneError(f"{owed.label} was stopped: {error.message}", error.hint, ExitCode.TRIPPED) from error
+    except LaneError as error:
+        station.log.error("production.json does not say that it was stopped unwatched", error=error.message)
+        return failed
+    return ""
 
 
 def _due(station: Station, state: SwapState) -> bool:

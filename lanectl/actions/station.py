@@ -84,14 +84,19 @@ class Station:
     post_json: Callable[[str, str | None], dict[str, Any] | None] = lambda url, api_key: None
 
     def production(self) -> Production:
-        """Return what production is. A trip that its watchdog could not write there yet is in it too."""
+        """Return what production is. A trip that its watchdog could not write there yet is in it too; one whose record
+        cannot be read is a trip."""
         recorded = production_store.load(self.state.production)
         current = recorded.current
         if current is None or current.watchdog is None or recorded.tripped is not None:
             return recorded
+        from lanectl.store.files import StoreError
         from lanectl.store.watch import WatchFiles, watch_key
 
-        trip = WatchFiles(self.state.watch / watch_key(current.server.container_id)).tripped()
+        try:
+            trip = WatchFiles(self.state.watch / watch_key(current.server.container_id)).tripped()
+        except StoreError as error:
+            return replace(recorded, tripped=Tripped("an unknown time", f"its record cannot be read: {error.message}"))
         return recorded if trip is None else replace(recorded, tripped=Tripped(trip.at, f"{trip.rule}: {trip.reason}"))
 
     def record_production(self, production: Production) -> None:

@@ -24,6 +24,8 @@ ADOPT = (
     "record what serves now with `lanectl adopt NAME...`, or start a lane with `lanectl swap LANE --keep --from-dark`"
 )
 
+DOWN = (Reason.EXITED,)  # a container ended, or is gone: what `lanectl recover` cures; it leaves alone what runs
+
 
 @dataclass(frozen=True, slots=True)
 class Serving:
@@ -86,11 +88,9 @@ def status(station: Station) -> StatusReport:
         serving = _serving(station, production.owed, last)
     watch = _watch(station, production)
     code, then = verdict(production, serving, swap)
-    if code is ExitCode.OK and serving is not None and _unwatched(production, watch):
-        code, then = (
-            ExitCode.FAILED,
-            f"`lanectl watch {production.current.label if production.current else ''}` arms it",
-        )
+    if code is ExitCode.OK and serving is not None:
+        cure = _watch_cure(production, watch)
+        code, then = (ExitCode.FAILED, cure) if cure else (code, then)
     lost = forgotten(station.state, production)
     if code is ExitCode.OK and lost is not None and swap is None:
         code, then = ExitCode.FAILED, FORGOTTEN
@@ -131,7 +131,8 @@ def verdict(production: Production, serving: Serving | None, swap: OpenSwap | No
         return ExitCode.OK, "it was stopped on purpose"
     if serving is None or serving.proven:
         return ExitCode.OK, ""
-    return exit_of(serving.reason), "`lanectl logs` shows what it said last"
+    again = f"run `lanectl recover`: it starts {production.current.label} again; " if serving.reason in DOWN else ""
+    return exit_of(serving.reason), again + "`lanectl logs` shows what it said last"
 
 
 def _watch(station: Station, production: Production) -> WatchView | None:
@@ -141,13 +142,18 @@ def _watch(station: Station, production: Production) -> WatchView | None:
     from lanectl.actions.watch_view import view
     from lanectl.store.watch import WatchFiles, watch_key
 
-    return view(WatchFiles(station.state.watch / watch_key(current.server.container_id)))
+    return view(WatchFiles(station.state.watch / watch_key(current.server.container_id)), current.label)
 
 
-def _unwatched(production: Production, watch: WatchView | None) -> bool:
-    """True when a lane that asks for a watchdog serves without one that looks."""
+def _watch_cure(production: Production, watch: WatchView | None) -> str:
+    """Return what to run where a lane that asks for a watchdog serves without one that looks and whose files are whole;
+    "" where all is well."""
     current = production.current
-    return current is not None and current.watchdog is not None and (watch is None or not watch.armed)
+    if current is None or current.watchdog is None or (watch is not None and watch.sound):
+        return ""
+    from lanectl.actions.watch_view import armed_by, mended_by
+
+    return mended_by(current.label) if watch is not None and watch.armed else armed_by(current.label)
 
 
 def _open_swap(state: SwapState, holder: LockHolder | None) -> OpenSwap:

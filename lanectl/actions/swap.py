@@ -13,6 +13,7 @@ from lanectl.actions.forward import run_forward
 from lanectl.actions.guard import Guard
 from lanectl.actions.interrupts import Interrupts
 from lanectl.actions.leg import Leg
+from lanectl.actions.notices import still_true
 from lanectl.actions.old_watches import forget_old_watches
 from lanectl.actions.operation import Telling, come_back, intend, locked, note_failure, open_journal
 from lanectl.actions.preflight import Survey, survey
@@ -108,7 +109,7 @@ def _swap_locked(
         failure = _go_forward(leg, steps, seen)
         outcome = come_back(station, journal, progress, "swap", str(failure or ""))
         _settle_up(journal, failure)
-        return report(station, journal, outcome, seen.notices)
+        return report(station, journal, outcome, still_true(station, seen.notices))
     finally:
         journal.close()
         guard.dismiss()

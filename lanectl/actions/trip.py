@@ -19,7 +19,7 @@ from lanectl.store.audit import OUTCOME
 from lanectl.store.files import release
 from lanectl.store.lock import Lock
 from lanectl.store.process import boot_id
-from lanectl.store.watch import Kill, TripRecord
+from lanectl.store.watch import Kill, TripRecord, WatchFiles
 
 RESERVE = "trip.reserve"  # disk kept for the record of a trip: a full disk must not make it forgotten
 RESERVED_BYTES = 64 * 1024
@@ -176,15 +176,20 @@ def _record(post: Post, why: Trip, mode: Mode, epoch: int, *, enforced: bool) ->
     )
 
 
-def _keep(post: Post, record: TripRecord) -> None:
-    """Make the record durable, on a full disk in the space that was kept for it. Never raises."""
+def keep_record(files: WatchFiles, record: TripRecord) -> None:
+    """Make the record durable, on a full disk in the space that was kept for it. Raise `LaneError`."""
     try:
-        try:
-            post.files.write_trip(record)
-        except LaneError:
-            if not release(post.files.folder / RESERVE):
-                raise
-            post.files.write_trip(record)
+        files.write_trip(record)
+    except LaneError:
+        if not release(files.folder / RESERVE):
+            raise
+        files.write_trip(record)
+
+
+def _keep(post: Post, record: TripRecord) -> None:
+    """As `keep_record`; never raises."""
+    try:
+        keep_record(post.files, record)
     except LaneError as error:
         post.log.error("the trip cannot be recorded; the lane is dead", error=error.message, reason=record.reason)
 

@@ -15,6 +15,7 @@ from lanectl.actions.trip import follow_up, observe, trip
 from lanectl.actions.watch_eyes import EngineEyes
 from lanectl.actions.watch_orders import Orders, kills, unkillable
 from lanectl.actions.watch_post import Post
+from lanectl.actions.watch_rival import succeeded_by
 from lanectl.actions.watch_succession import Succession
 from lanectl.actions.watched import Watched
 from lanectl.core.watch import Hold, Known, Mode, NewEpoch, Rule, Sample, Sidecar, Trip, judge
@@ -99,11 +100,21 @@ class Watcher:
         self._obey(sample.at)
         over = self._over()
         if over or sample.at >= self._next_word:
+            if self._gives_way():
+                return self._done()
             self._say(sample, over)
-        if not over:
-            return None
+        return self._done() if over else None
+
+    def _done(self) -> ExitCode:
         self._post.box.note({"done": int(ExitCode.OK)})
         return ExitCode.OK
+
+    def _gives_way(self) -> bool:
+        """True when another watchdog watches the lane: the status is its own from now on."""
+        other = succeeded_by(self._post.files, self._status, self._mode)
+        if other is not None:
+            self._post.log.warning("another watchdog watches this lane; this one ends", watcher=other.pid)
+        return other is not None
 
     def _look(self) -> Sample:
         """The processes first: what a server did before it ended is then in the counters that are read after."""
@@ -195,6 +206,7 @@ class Watcher:
             kills=kills(self._lane, since=0.0),
             supervisor=self._succession.supervisor,
             ended=ended,
+            watching=tuple(watched.as_known for watched in self._lane),
         )
         try:
             self._post.files.write_status(self._status)

@@ -17,20 +17,21 @@ LOOK_EVERY_S = 0.25
 def look(station: Station, label: str) -> WatchView:
     """Return the view of the watchdog of production, which must be this lane. Raise `LaneError`."""
     current = _current(station, label)
-    seen = Watchdog.read(station.state, current.server.container_id)
+    seen = Watchdog.read(station.state, current.server.container_id, label)
     if seen is None:
         raise LaneError(f"{label} was never watched", f"`lanectl watch {label}` arms its watchdog", ExitCode.FAILED)
     return seen
 
 
 def follow(station: Station, label: str, progress: Progress) -> WatchView:
-    """Arm the watchdog of production unless it is armed, and follow it; return the view of its end.
+    """Arm the watchdog of production unless it is armed and its files are whole, and follow it; return the view of its
+    end.
 
     Raise `Busy` when somebody else changes lanes now, `LaneError` when it cannot be armed.
     """
     current = _current(station, label)
-    seen = Watchdog.read(station.state, current.server.container_id)
-    if seen is None or not (seen.armed or seen.tripped):
+    seen = Watchdog.read(station.state, current.server.container_id, label)
+    if seen is None or not (seen.sound or seen.tripped):
         with locked(station):
             _arm(station, current)
         progress.note(f"the watchdog of {label} is armed")

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import os
 import select
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from lanectl.actions.station import Station
 from lanectl.actions.trip import RESERVE, RESERVED_BYTES
 from lanectl.actions.watch_eyes import first_process
+from lanectl.actions.watch_life import life_of, lives
 from lanectl.actions.watch_post import WATCHING, job_command
-from lanectl.actions.watch_view import WatchView, lives, view
+from lanectl.actions.watch_view import WatchView, view
 from lanectl.core import lane as lanes
 from lanectl.core.watch import Mode
 from lanectl.errors import ExitCode, LaneError
-from lanectl.store.files import ensure_dir, reserve
+from lanectl.store.files import StoreError, ensure_dir, reserve
 from lanectl.store.layout import StateDir
 from lanectl.store.watch import Order, Status, TripRecord, WatchedService, WatchFiles, WatchSpec, Wish, watch_key
 
@@ -28,7 +31,11 @@ ARMED_WITHIN_S = 30.0
 ACK_WITHIN_S = 10.0
 LOOK_EVERY_S = 0.005
 ENDS_WITHIN_S = 5.0  # from its last word to the end of its processes
+# One whose files were lost says how it is twice a second; the rest is for a busy machine.
+SAYS_WITHIN_S = 5.0
 ENFORCE = "enforce"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +67,13 @@ class Watchdog:
         self._files = WatchFiles(station.state.watch / self._key)
 
     @staticmethod
-    def read(state: StateDir, server_id: str) -> WatchView | None:
-        """Return what the watchdog of this server container says; None when it never had one. Raise `LaneError`."""
-        return view(WatchFiles(state.watch / watch_key(server_id)))
+    def read(state: StateDir, server_id: str, lane: str = "") -> WatchView | None:
+        """Return what is seen of the watchdog of this server container; None when it never had one."""
+        return view(WatchFiles(state.watch / watch_key(server_id)), lane)
+
+    def view(self) -> WatchView | None:
+        """Return what is seen of it; None when there never was one."""
+        return view(self._files, self._guarded.lane)
 
     @staticmethod
     def tripped(state: StateDir, server_id: str) -> TripRecord | None:
@@ -77,13 +88,15 @@ class Watchdog:
     def arm(self) -> None:
         """Start watching in boot mode; the counters' file must be there, so the sidecar serves already.
 
-        One that watches these very processes is kept, and goes back to boot mode if it stands by. Raise `LaneError`
-        saying why it cannot be armed: exit 8 while a trip of this lane is not cleared, else 3.
+        One that watches these very processes is kept, whatever became of its files: they are written again. It goes
+        back to boot mode if it stands by. Raise `LaneError` saying why it cannot be armed: exit 8 while a trip of this
+        lane is not cleared, else 3.
         """
         services = self._services()
         self._refuse_tripped()
         status = self._living()
-        if status is not None and _same(self._ordered().services, services):
+        if status is not None and _same(self._watching(status), services):
+            self._mend(services)
             if status.mode is Mode.STANDBY:
                 self._give(Wish.BOOT, services)
             return
@@ -100,8 +113,9 @@ class Watchdog:
 
         Raise `LaneError` as `tighten`.
         """
-        if self._living() is not None:
-            self._give(Wish.STANDBY, self._ordered().services)
+        status = self._living()
+        if status is not None:
+            self._give(Wish.STANDBY, self._watching(status))
 
     def end(self) -> None:
         """The lane is proven gone: nothing is left to watch. One that has ended is fine.
@@ -113,7 +127,9 @@ class Watchdog:
 
     def _finish(self, wish: Wish) -> None:
         try:
-            self._give(wish, self._ordered().services)
+            status = self._living()
+            if status is not None:
+                self._give(wish, self._watching(status))
         except _Ended:
             pass
         deadline = self._station.clock.monotonic() + ENDS_WITHIN_S
@@ -123,22 +139,11 @@ class Watchdog:
             self._station.clock.sleep(LOOK_EVERY_S)
 
     def _start(self, services: tuple[WatchedService, ...]) -> None:
-        guarded, files = self._guarded, self._files
+        files = self._files
         ensure_dir(files.folder)
         files.clear()
         reserve(files.folder / RESERVE, RESERVED_BYTES)
-        files.write_spec(
-            WatchSpec(
-                lane=guarded.lane,
-                counters=guarded.policy.counters,
-                stall_s=guarded.policy.stall_s,
-                enforce=guarded.policy.mode == ENFORCE,
-                services=services,
-                engine=self._station.site.engine,
-                swap=guarded.swap,
-                fallback=guarded.fallback,
-            )
-        )
+        files.write_spec(self._spec(services))
         files.write_order(Order(1, Wish.BOOT, services))
         told, tell = os.pipe()
         os.set_inheritable(tell, True)
@@ -152,6 +157,28 @@ class Watchdog:
             self._await_armed(told)
         finally:
             os.close(told)
+
+    def _spec(self, services: tuple[WatchedService, ...]) -> WatchSpec:
+        guarded = self._guarded
+        return WatchSpec(
+            lane=guarded.lane,
+            counters=guarded.policy.counters,
+            stall_s=guarded.policy.stall_s,
+            enforce=guarded.policy.mode == ENFORCE,
+            services=services,
+            engine=self._station.site.engine,
+            swap=guarded.swap,
+            fallback=guarded.fallback,
+        )
+
+    def _mend(self, services: tuple[WatchedService, ...]) -> None:
+        """Write again what was lost of the files of one that lives; the next order replaces a lost one."""
+        files = self._files
+        if _readable(files.spec) is None:
+            reserve(files.folder / RESERVE, RESERVED_BYTES)
+            files.write_spec(self._spec(services))
+        if _readable(files.observed) is None:
+            files.drop_records()  # of which there is no trip: it lives
 
     def _await_armed(self, told: int) -> None:
         readable, _, _ = select.select([told], [], [], ARMED_WITHIN_S)
@@ -167,11 +194,14 @@ class Watchdog:
 
     def _give(self, wish: Wish, services: tuple[WatchedService, ...]) -> None:
         """Give an order and wait until it is followed. Raise `_Ended` when there is nobody any more to follow it."""
-        seq = self._ordered().seq + 1
+        order, status = _readable(self._files.order), self._living()
+        if order is None and status is None:
+            raise self._refusal("it was never armed")
+        seq = max(order.seq if order is not None else 0, status.acked if status is not None else 0) + 1
         self._files.write_order(Order(seq, wish, services))
         deadline = self._station.clock.monotonic() + ACK_WITHIN_S
         while self._station.clock.monotonic() < deadline:
-            status = self._files.status()
+            status = _readable(self._files.status)
             if status is not None and status.acked >= seq:
                 if status.refused:
                     raise self._refusal(status.refused)
@@ -195,22 +225,33 @@ class Watchdog:
         return LaneError(f"the watchdog of {self._guarded.lane}: {why}", f"see {self._files.log}", ExitCode.REFUSED)
 
     def _lost(self) -> str:
-        status = self._files.status()
+        status = _readable(self._files.status)
         ended = status.ended if status is not None else ""
         return f"the watchdog of {self._guarded.lane} has ended: {ended or 'its processes are gone'}"
 
-    def _ordered(self) -> Order:
-        order = self._files.order()
-        if order is None:
-            raise self._refusal("it was never armed")
-        return order
+    def _watching(self, status: Status) -> tuple[WatchedService, ...]:
+        """Return what a watchdog that lives watches: as it was ordered, else as it says."""
+        order = _readable(self._files.order)
+        return order.services if order is not None else status.watching
 
     def _living(self) -> Status | None:
-        """Return the status of the watchdog that lives now, or comes back at once; None when there is none."""
-        status = self._files.status()
-        if status is None or not lives(status):
-            return None
-        return status
+        """Return the status of the watchdog that lives now, or comes back at once; None when there is none.
+
+        One whose status was lost says it again. Raise `LaneError` (exit 3) when it lives and does not.
+        """
+        deadline = self._station.clock.monotonic() + SAYS_WITHIN_S
+        while True:
+            status = _readable(self._files.status)
+            if status is not None and lives(status):
+                return status
+            life = life_of(self._files)
+            if life is None:
+                return None
+            if self._station.clock.monotonic() > deadline:
+                pids = ", ".join(str(one.pid) for one in life.processes)
+                raise self._refusal(f"it lives (pid {pids}) and its status cannot be read")
+            ensure_dir(self._files.folder)
+            self._station.clock.sleep(LOOK_EVERY_S)
 
     def _services(self) -> tuple[WatchedService, ...]:
         """Return the lane's services as they are now, in kill order: the server, then the rest, last started first."""
@@ -232,4 +273,12 @@ class _Ended(LaneError):
 def _same(watched: tuple[WatchedService, ...], now: tuple[WatchedService, ...]) -> bool:
     """True when no process that is watched has been replaced since; one that has started meanwhile is fine."""
     firsts = {service.container_id: service.first for service in now}
-    return all(service.first in (None, firsts.get(service.container_id)) for service in watched)
+    return bool(watched) and all(service.first in (None, firsts.get(service.container_id)) for service in watched)
+
+
+def _readable(read: Callable[[], T | None]) -> T | None:
+    """Return what a file holds; a damaged one is as good as none: it is written again."""
+    try:
+        return read()
+    except StoreError:
+        return None

@@ -33,6 +33,11 @@ class Watched:
     def name(self) -> str:
         return self.service.name
 
+    @property
+    def as_known(self) -> WatchedService:
+        """The service with the first process that is known of it by now."""
+        return WatchedService(self.service.name, self.service.container_id, self._known)
+
     def hold(self, identity: ProcessId) -> None:
         """Hold this process from now on, unless it is held already, or older than the one that is: an old answer.
 

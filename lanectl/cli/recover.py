@@ -35,11 +35,12 @@ def recover(
             raise interrupted_recovery(station) from None
     if settings.json:
         swaps = [{"swap": swap, "outcome": outcome} for swap, outcome in done.swaps]
-        render.emit({"swaps": swaps, "why": done.why, "exit_code": 0})
+        render.emit({"swaps": swaps, "why": done.why, "watchdog": done.watchdog, "exit_code": 0})
     elif done.nothing:
         render.out(f"nothing to recover: {done.why}")
     else:
         render.lines([f"{swap}: {outcome}" for swap, outcome in done.swaps])
+        render.lines([done.watchdog] if done.watchdog else [])
     return 0
 
 

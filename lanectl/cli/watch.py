@@ -88,6 +88,10 @@ def view_lines(seen: WatchView) -> list[str]:
         lines.append(
             f"  last look {age}, epoch {seen.epoch}, sidecar {seen.sidecar}, {seen.waits} waits of {mean} each"
         )
+    if seen.damage:
+        lines.append(f"  of its files {seen.damage}: `lanectl recover` writes them again")
+    if seen.unwritten:
+        lines.append("  its status is not written any more (is the disk full?): this is read from its memory")
     if seen.armed and not seen.supervised:
         lines.append("  its supervisor died and could not be replaced: nobody would notice its own death")
     for record in (seen.tripped, seen.observed):

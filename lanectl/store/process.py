@@ -65,7 +65,12 @@ def every_process() -> tuple[Stat, ...]:
 
 
 def command_lines() -> tuple[tuple[int, str], ...]:
-    """Return the pid and command line of every process that has one (source: proc(5), /proc/PID/cmdline)."""
+    """Return the pid and command line of every process that has one, its words joined by blanks."""
+    return tuple((pid, " ".join(words)) for pid, words in command_words())
+
+
+def command_words() -> tuple[tuple[int, tuple[str, ...]], ...]:
+    """Return the pid and the command's words of every process that has any (source: proc(5), /proc/PID/cmdline)."""
     found = []
     for name in os.listdir(PROC):  # noqa: PTH208 - names only, no stat of each
         if name.isdigit():
@@ -73,7 +78,8 @@ def command_lines() -> tuple[tuple[int, str], ...]:
                 line = (PROC / name / "cmdline").read_bytes()
             except OSError:
                 continue  # it ended meanwhile
-            found.append((int(name), line.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")))
+            words = line.rstrip(b"\0").decode(errors="replace").split("\0")
+            found.append((int(name), tuple(words)))
     return tuple(found)
 
 

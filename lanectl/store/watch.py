@@ -25,6 +25,10 @@ from lanectl.store.process import ProcessId
 
 KEY_LENGTH = 12  # characters of a container id, as engines show it
 
+# What to run where a file is damaged. Only what a trip left is for a person to clear.
+RECOVER = "run `lanectl recover`: it writes the watchdog's files again, and arms it where it does not live"
+_CURES = {"tripped.json": "find out why it tripped (`watch.log` beside it); then `lanectl restart` clears it"}
+
 T = TypeVar("T")
 
 
@@ -83,7 +87,8 @@ class Order:
 class Status:
     """What a watchdog says. `looked_at`: monotonic seconds of its last look. `acked`: the newest order it has answered,
     `refused` why it did not follow it. `kills`: by service, how it can be killed: pidfd, engine, or why not.
-    `supervisor` None: it died and could not be replaced. `ended`: why it watches no more."""
+    `supervisor` None: it died and could not be replaced. `ended`: why it watches no more. `watching`: what it watches,
+    with the first processes that it knows."""
 
     mode: Mode
     watcher: ProcessId
@@ -97,6 +102,7 @@ class Status:
     serving: bool = False
     kills: Mapping[str, str] = field(default_factory=dict)
     ended: str = ""
+    watching: tuple[WatchedService, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +190,10 @@ class WatchFiles:
                 os.close(fd)
             temporary.replace(path)
 
+    def drop_records(self) -> None:
+        """Remove the records of trips, and nothing that a watchdog that lives needs. Raise `StoreError`."""
+        self._remove("tripped.json", "observed.json")
+
     def tripped(self) -> TripRecord | None:
         return self._read("tripped.json", TripRecord)
 
@@ -195,9 +205,7 @@ class WatchFiles:
 
     def clear(self) -> None:
         """Remove everything but the log: what an earlier watch of the same container left."""
-        for name in ("status.json", "control.json", "spec.json", "tripped.json", "observed.json"):
-            with explained(self.folder / name, "remove"):
-                (self.folder / name).unlink(missing_ok=True)
+        self._remove("status.json", "control.json", "spec.json", "tripped.json", "observed.json")
 
     def remove(self) -> None:
         """Remove all of it, the log too. Raise `StoreError`."""
@@ -207,13 +215,22 @@ class WatchFiles:
             shutil.rmtree(self.folder)
 
     def _read(self, name: str, kind: type[T]) -> T | None:
-        data = read_json(self.folder / name)
+        try:
+            data = read_json(self.folder / name)
+        except StoreError as error:
+            raise error if error.errno else StoreError(error.message, _CURES.get(name, RECOVER)) from error
         if data is None:
             return None
         try:
             return from_json(kind, data)
         except LaneError as error:
-            raise StoreError(f"{self.folder / name} cannot be understood: {error.message}") from error
+            message = f"{self.folder / name} cannot be understood: {error.message}"
+            raise StoreError(message, _CURES.get(name, RECOVER)) from error
+
+    def _remove(self, *names: str) -> None:
+        for name in names:
+            with explained(self.folder / name, "remove"):
+                (self.folder / name).unlink(missing_ok=True)
 
     def _write(self, name: str, value: Any) -> None:
         write_json(self.folder / name, to_json(value))

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from lanectl.actions.station import Station
-from lanectl.actions.watch_view import WatchView, lives
+from lanectl.actions.watch_life import lives
+from lanectl.actions.watch_view import WatchView
 from lanectl.actions.watchdog import Guarded, Watchdog
 from lanectl.core.container import Container, CreateArgs
 from lanectl.core.lane import Watchdog as Policy
