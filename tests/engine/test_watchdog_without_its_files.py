@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from lanectl.actions import watching
+from lanectl.actions.notices import still_true
 from lanectl.actions.old_watches import forget_old_watches
 from lanectl.actions.status import status
 from lanectl.actions.watch_life import life_of
@@ -20,8 +21,9 @@ from lanectl.actions.watch_post import is_job, job_command
 from lanectl.core.lane import Watchdog as Policy
 from lanectl.core.owed import Owed, Production
 from lanectl.core.watch import Mode, Rule
-from lanectl.errors import ExitCode, LaneError
+from lanectl.errors import ExitCode, LaneError, Problem
 from lanectl.store import production
+from lanectl.store.lock import Lock
 from lanectl.store.process import ProcessId, alive, command_words
 from lanectl.store.process import signal as send
 from lanectl.store.watch import Order, Wish
@@ -319,3 +321,31 @@ def test_a_trip_under_way_is_waited_for(lane: CounterLane) -> None:
     until(lambda: not lane.runs(lane.server), SOON_S, "the server is dead")
     assert watching.has_said(lane.station, lane.server)
     assert lane.files.tripped() is not None
+
+
+def test_while_a_watchdog_is_asked_the_lock_says_so(lane: CounterLane) -> None:
+    """Here it can answer nothing: both its processes are stopped."""
+    ids = both(lane)
+    for one in ids:
+        send(one, signal.SIGSTOP)
+    lane.signal(lane.server, signal.SIGKILL)
+    until(lambda: not lane.runs(lane.server), SOON_S, "the server has ended")
+    begun = lane.site.begin("recover")
+    until(partial(phase, lane), SOON_S, "the lock says what is waited for")
+    assert phase(lane) == "AWAIT WATCHDOG"
+    begun.process.send_signal(signal.SIGINT)
+    assert "asking its watchdog whether it killed it" in begun.ended().out + begun.ended().err
+
+
+def phase(lane: CounterLane) -> str:
+    holder = Lock(lane.station.state.lock).holder()
+    return holder.phase if holder is not None else ""
+
+
+def test_a_notice_before_a_swap_that_the_way_back_has_cured_is_not_repeated_after_it(lane: CounterLane) -> None:
+    other = Problem("logind", "RemoveIPC is not off")
+    before = (Problem("watchdog", "the watchdog of production does not look: it was never armed"), other)
+    assert still_true(lane.station, before) == (other,)
+    kill_watchdog(lane)
+    now, kept = still_true(lane.station, before)
+    assert (now.message, kept) == ("the watchdog of production does not look: its watcher is dead", other)
