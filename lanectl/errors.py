@@ -77,6 +77,12 @@ class Refused(LaneError):
         super().__init__("\n".join(str(problem) for problem in self.problems), hint)
 
 
+class Unguarded(LaneError):
+    """The guard died before production was stopped, so nothing is stopped. Exit 3."""
+
+    exit_code = ExitCode.REFUSED
+
+
 class CandidateFailed(LaneError):
     """The candidate did not boot, become ready or stay up. Exit 4 once production is back."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lanectl.actions.guard import UNGUARDED, unguarded_since
 from lanectl.actions.progress import Progress
 from lanectl.actions.report import SwapReport, report_of
 from lanectl.actions.station import Station
@@ -101,5 +102,7 @@ def _tell(progress: Progress, record: Record) -> None:
         progress.note(f"{record.step}: {record.data.get('message', 'failed')}")
     elif record.kind is Kind.STUCK:
         progress.note(f"DARK: {record.data.get('reason', '')}")
+    elif record.kind is Kind.DONE and record.step == UNGUARDED:
+        progress.note(unguarded_since(str(record.data["phase"])))
     elif record.kind is Kind.BEGIN:
         progress.ticker(record.step)

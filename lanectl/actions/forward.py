@@ -9,7 +9,7 @@ from typing import Any
 from lanectl.actions import boot, quiesce
 from lanectl.actions.boot import stayed_up
 from lanectl.actions.leg import Effect, Leg, tripped
-from lanectl.actions.steps import forward
+from lanectl.actions.steps import failure_data, forward
 from lanectl.actions.watching import trip_soon
 from lanectl.core.codec import to_json
 from lanectl.core.container import CreateArgs
@@ -17,7 +17,9 @@ from lanectl.core.journal import Kind
 from lanectl.core.owed import Owed, keep_tag, owe, promise
 from lanectl.core.plan import Step, Verb
 from lanectl.core.swap import Phase
-from lanectl.errors import LaneError
+from lanectl.errors import LaneError, Unguarded
+
+BEFORE_ANY_STOP = (Phase.OPENED, Phase.PREFLIGHTED, Phase.ARMED)
 
 
 def run_forward(leg: Leg, steps: tuple[Step, ...]) -> None:
@@ -28,10 +30,28 @@ def run_forward(leg: Leg, steps: tuple[Step, ...]) -> None:
             leg.progress.phase(step.phase, step.text)
         effect = _EFFECTS[step.verb]
         leg.progress.ticker(step.text)
+        _see_to_the_guard(leg)
         forward(leg.journal, step.name, lambda effect=effect, step=step: _do(leg, step, effect), leg.checked)  # type: ignore[misc]
         last_of_phase = index + 1 == len(steps) or steps[index + 1].phase is not step.phase
         if last_of_phase:
+            _see_to_the_guard(leg)
             _record_phase(leg, step.phase)
+
+
+def _see_to_the_guard(leg: Leg) -> None:
+    """Its death stops whatever has not stopped production yet; after that, forward and back are equally unguarded."""
+    state = leg.journal.state
+    stopped = (
+        state.phase not in BEFORE_ANY_STOP or state.stopping or any(name.startswith("stop:") for name in state.done)
+    )
+    if stopped:
+        leg.guard.tell_if_lost(leg.journal, leg.progress)
+        return
+    try:
+        leg.guard.demand()
+    except Unguarded as error:
+        leg.journal.append(Kind.FAILED, Verb.GUARD, failure_data(error))
+        raise
 
 
 def _do(leg: Leg, step: Step, effect: Effect) -> Mapping[str, Any] | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from lanectl.actions.guard import UNGUARDED
 from lanectl.actions.progress import Progress
 from lanectl.actions.restore import restore
 from lanectl.actions.station import Station
@@ -140,5 +141,7 @@ def come_back(station: Station, journal: Journal, progress: Progress, command: s
     except LaneError as error:
         conclude(station, command, data | {"outcome": type(error).__name__, "detail": error.message})
         raise
-    conclude(station, command, data | {"outcome": outcome, "detail": detail})
+    lost = journal.state.done.get(UNGUARDED)
+    unguarded = {} if lost is None else {"unguarded": lost["phase"]}
+    conclude(station, command, data | {"outcome": outcome, "detail": detail} | unguarded)
     return outcome

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from lanectl.actions.close import BROUGHT_BACK
+from lanectl.actions.guard import UNGUARDED
 from lanectl.actions.station import Station
 from lanectl.actions.timeline import Timeline, timeline
 from lanectl.core.journal import Failure, Kind, Record, fold
 from lanectl.core.swap import Outcome
-from lanectl.errors import ExitCode, Problem
+from lanectl.errors import ExitCode, Problem, Unguarded
 from lanectl.store.journal import Journal
 
 GATE_STEP = "gate"  # what the plan calls the step of a gate, before its name
@@ -55,6 +56,8 @@ def report_of(station: Station, records: Sequence[Record], outcome: str, notices
         exit_code = ExitCode.INTERRUPTED
     elif outcome == Outcome.REFUSED:
         exit_code = ExitCode.REFUSED
+    elif state.failure is not None and state.failure.reason == Unguarded.__name__:
+        exit_code = ExitCode.REFUSED  # production was not stopped
     elif state.failure is not None:
         gated = state.failure.step.startswith(f"{GATE_STEP}:")
         exit_code = ExitCode.FAILED if gated else ExitCode.CANDIDATE
@@ -74,9 +77,14 @@ def report_of(station: Station, records: Sequence[Record], outcome: str, notices
         tail=_tail(records),
         measured=state.done.get("measure"),
         gates=_gates(records),
-        notices=tuple(str(notice) for notice in notices),
+        notices=(*(str(notice) for notice in notices), *_unguarded(records)),
         folder=str(station.state.swap(state.swap)),
     )
+
+
+def _unguarded(records: Sequence[Record]) -> tuple[str, ...]:
+    lost = next((one for one in records if one.kind is Kind.DONE and one.step == UNGUARDED), None)
+    return () if lost is None else (f"its guard died: from {lost.data['phase']} on it went on unguarded",)
 
 
 def _gates(records: Sequence[Record]) -> dict[str, Mapping[str, Any]]:

@@ -77,6 +77,7 @@ def rollback(station: Station, progress: Progress, interrupts: Interrupts) -> Sw
         )
         try:
             failure = _go_back(leg, production.current, guest)
+            guard.tell_if_lost(journal, leg.progress)
             outcome = come_back(station, journal, progress, "rollback", str(failure or ""))
             _settle_up(journal, failure, debts)
             return report(station, journal, outcome)

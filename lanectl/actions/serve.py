@@ -76,6 +76,8 @@ def bring_back(
             telling.phase(Phase.ARMED, f"{current.label} is owed")
             if stop_first:
                 _stop(station, WayBack(journal, station.log), current, telling)
+        if refused is None:
+            guard.tell_if_lost(journal, telling)
         outcome = come_back(station, journal, telling, kind, str(refused or ""))
         if refused is not None:
             raise LaneError(refused.message, refused.hint, ExitCode.REFUSED) from refused
@@ -96,6 +98,8 @@ def _arm(station: Station, journal: Journal, guard: Guard | None, production: Pr
         wanted = replace(production, desired=Desired.SERVING, tripped=None)
         if wanted != production:
             station.record_production(wanted)
+        if guard is not None:
+            guard.demand()
         data = {"target": to_json(production.current), "guard": guard.pid if guard else None}
         journal.append(Kind.ARMED, data=data)
     except LaneError as error:

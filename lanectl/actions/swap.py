@@ -107,6 +107,7 @@ def _swap_locked(
         progress.phase("PREFLIGHT", "checking everything before anything is touched")
         seen = survey(station, lane, owed, keep=request.keep, from_dark=request.from_dark, excused=request.gates)
         failure = _go_forward(leg, steps, seen)
+        guard.tell_if_lost(journal, progress)
         outcome = come_back(station, journal, progress, "swap", str(failure or ""))
         _settle_up(journal, failure)
         return report(station, journal, outcome, still_true(station, seen.notices))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Sequence
 
 
@@ -16,3 +17,21 @@ class ReadyGuards:
         self.started.append(tuple(argv))
         os.write(keep_fds[-1], b"r")
         return os.getpid()
+
+
+class MortalGuards:
+    """The Jobs port. Each "guard" is a process that says that it is ready and does nothing, until a test kills it."""
+
+    def __init__(self) -> None:
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, argv: Sequence[str], *, name: str, keep_fds: Sequence[int], log_path: str) -> int:
+        self._started.append(subprocess.Popen(["sleep", "600"]))
+        os.write(keep_fds[-1], b"r")
+        return self._started[-1].pid
+
+    def kill(self) -> None:
+        """Kill every guard, and see each dead."""
+        for process in self._started:
+            process.kill()
+            process.wait()
