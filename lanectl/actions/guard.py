@@ -96,7 +96,6 @@ class Guard:
         self._told = True
         phase = str(journal.state.phase)
         progress.note(f"{unguarded_since(phase)}; {self._look()}")
-        self._station.log.warning("the guard died; the swap goes on unguarded", pid=self.pid, phase=phase)
         with suppress(LaneError):  # a record that cannot be made stops nothing here
             journal.append(Kind.DONE, UNGUARDED, {"pid": self.pid, "phase": phase})
 
