@@ -12,7 +12,7 @@ from lanectl.core.owed import Desired
 from lanectl.errors import Problem
 
 # Nothing is recorded as production: whoever runs may be it, and to stop it would be an outage.
-MAY_BE_PRODUCTION = "if it is production, `lanectl adopt {name}` records it: stop nothing before you know"
+MAY_BE_PRODUCTION = "it may be production: stop nothing before you know; `lanectl adopt NAME...` records what is"
 
 
 def lost_record(case: Case) -> Iterator[Problem]:
@@ -87,7 +87,7 @@ def _unless_production(case: Case, container: Container) -> str:
     """Return what to do about a container that runs and may be production itself; "" where production is known."""
     if case.station.production().current is not None or not container.active:
         return ""
-    return MAY_BE_PRODUCTION.format(name=container.name)
+    return MAY_BE_PRODUCTION
 
 
 def _may_be_any(name: str, wanted: set[str]) -> bool:

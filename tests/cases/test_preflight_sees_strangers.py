@@ -93,7 +93,7 @@ def test_a_site_that_never_recorded_production_is_not_told_to_stop_who_has_the_g
     _stranger(site, NAMES["gb300"])
     words = site.swap("cand", from_dark=True).words
     assert "and may be production" in words
-    assert "`lanectl adopt stranger`" in words
+    assert "`lanectl adopt NAME...` records what is" in words
     assert "docker" not in words
 
 
