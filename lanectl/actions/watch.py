@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from lanectl.actions.trip import follow_up, observe, trip
 from lanectl.actions.watch_eyes import EngineEyes
-from lanectl.actions.watch_orders import Orders, kills, unkillable
+from lanectl.actions.watch_orders import Orders, kills, stamp_of, unkillable
 from lanectl.actions.watch_post import Post
 from lanectl.actions.watch_rival import succeeded_by
 from lanectl.actions.watch_succession import Succession
@@ -49,6 +49,7 @@ class Watcher:
         self._mode = Mode.BOOT
         self._observed: Rule | None = None
         self._replaced = False
+        self._said, self._stamp = str(post.files.said), (0, 0)
         self._eyes = EngineEyes(post.engine, post.clock, post.spec.services)
         self._rounds = 0
         self._orders = Orders(post, self._lane, self._eyes)
@@ -110,7 +111,12 @@ class Watcher:
         return ExitCode.OK
 
     def _gives_way(self) -> bool:
-        """True when another watchdog watches the lane: the status is its own from now on."""
+        """True when another watchdog watches the lane: the status is its own from now on.
+
+        It is read only when somebody else has written it.
+        """
+        if stamp_of(self._said) == self._stamp:
+            return False
         other = succeeded_by(self._post.files, self._status, self._mode)
         if other is not None:
             self._post.log.warning("another watchdog watches this lane; this one ends", watcher=other.pid)
@@ -210,6 +216,7 @@ class Watcher:
         )
         try:
             self._post.files.write_status(self._status)
+            self._stamp = stamp_of(self._said)
         except LaneError as error:
             self._post.log.warning("the status cannot be written; watching goes on", error=error.message)
 

@@ -54,7 +54,7 @@ class Orders:
         return Answer(order, problem)
 
     def _read(self, now: float) -> None:
-        stamp = _stamp(self._path)
+        stamp = stamp_of(self._path)
         if stamp == self._stamp:
             return
         self._stamp = stamp
@@ -93,7 +93,7 @@ def unkillable(found: Mapping[str, str]) -> str:
     return "; ".join(f"{name} cannot be killed: {how}" for name, how in found.items() if how not in CAN_KILL)
 
 
-def _stamp(path: str) -> tuple[int, int]:
+def stamp_of(path: str) -> tuple[int, int]:
     """Return what changes when the file is replaced; zeros while it is not there."""
     try:
         found = os.stat(path)  # noqa: PTH116 - asked many times a second, a Path would cost more than the call

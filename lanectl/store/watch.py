@@ -160,6 +160,11 @@ class WatchFiles:
         return self.folder / "control.json"
 
     @property
+    def said(self) -> Path:
+        """What the watchdog says of itself; each word replaces the file."""
+        return self.folder / "status.json"
+
+    @property
     def log(self) -> Path:
         """What the watchdog's processes say to their operator."""
         return self.folder / "watch.log"
@@ -177,11 +182,11 @@ class WatchFiles:
         self._write(self.control.name, order)
 
     def status(self) -> Status | None:
-        return self._read("status.json", Status)
+        return self._read(self.said.name, Status)
 
     def write_status(self, status: Status) -> None:
         """Replace the status, whole but not durable: it says nothing any more once the machine has gone down."""
-        path, temporary = self.folder / "status.json", self.folder / ".status.json.tmp"
+        path, temporary = self.said, self.folder / ".status.json.tmp"
         with explained(path, "write"):
             fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_FILE)
             try:

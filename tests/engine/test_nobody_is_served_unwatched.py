@@ -143,8 +143,9 @@ def test_T51_a_lane_that_cannot_be_watched_again_is_stopped(lane_anywhere: Froze
     assert ask(lane.site.public, PROMPT).text == lane.expected[PROMPT]
 
 
-def test_a_server_that_merely_crashed_under_its_watchdog_is_back_at_once(lane: FrozenLane) -> None:
+def test_a_server_that_merely_crashed_under_its_watchdog_is_back_at_once(lane_anywhere: FrozenLane) -> None:
     """Its watchdog lives on, since the sidecar does: it is asked for two looks, not for its end."""
+    lane = lane_anywhere
     assert process.signal(first_of(lane, "server"), signal.SIGKILL)
     until(lambda: not lane.site.seen(lane.site.prefix + "server").running, SOON_S, "the server is dead")
     seen = lane.site.lanectl("status", "--json")
