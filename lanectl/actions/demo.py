@@ -26,7 +26,7 @@ from lanectl.errors import ExitCode, LaneError, Unreachable
 from lanectl.ports import Prober
 from lanectl.site.demo import SERVED_MODEL, write_demo_site
 from lanectl.site.load import STATION_FILE
-from lanectl.store.files import ensure_dir, write_atomic
+from lanectl.store.files import ensure_dir, exists, names, read_text, write_atomic
 
 MARK = "made-by-lanectl-demo"  # in state/: only such a site is ever taken down by `lanectl demo --stop`
 # The example ports of the documentation, else the next pair that is free; below the ports that clients are given.
@@ -57,7 +57,7 @@ class Watched:
 
 def make_site(root: Path, host: DemoHost, prober: Prober) -> None:
     """Make a demo site in `root`. Raise `LaneError` (exit 2) when something else is there, or no port is free."""
-    if root.exists() and any(root.iterdir()):
+    if names(root):
         raise LaneError(f"{root} is not empty", "name a new directory for the demo site", ExitCode.USAGE)
     ports = _free_ports(prober)
     try:
@@ -79,13 +79,13 @@ def make_site(root: Path, host: DemoHost, prober: Prober) -> None:
 
 def is_demo(root: Path) -> bool:
     """True when `root` is a site that `make_site` made."""
-    return (root / STATION_FILE).is_file() and (root / "state" / MARK).is_file()
+    return exists(root / STATION_FILE) and exists(root / "state" / MARK)
 
 
 def refresh_image(root: Path, old: str, host: DemoHost) -> None:
     """Name the environment as it is now: another version of lanectl has another hash."""
     path = root / STATION_FILE
-    write_atomic(path, path.read_text(encoding="utf-8").replace(old, host.image).encode(), 0o644)
+    write_atomic(path, read_text(path).replace(old, host.image).encode(), 0o644)
 
 
 def needs(station: Station) -> str:

@@ -45,11 +45,15 @@ def load_site(root: Path) -> Site:
     if not os.path.isdir(root):  # noqa: PTH112 (never raises, whatever the name)
         raise LaneError(f"{root}: no such directory", "give a site with --site DIR or LANECTL_SITE")
     path = root / STATION_FILE
-    if not os.path.lexists(path):
+    try:
+        path.lstat()
+    except FileNotFoundError:
         raise LaneError(
             f"{root}: not a site, it has no {STATION_FILE}",
             f"copy station.example.yaml to {path} and fill it in, or see it all work with `lanectl demo`",
-        )
+        ) from None
+    except OSError:
+        pass  # it cannot be told: reading it says why
     tree, problems = read_file(path, STATION_FILE)
     problems = [*problems, *_misnamed(root)]
     if tree is None:

@@ -98,3 +98,28 @@ def test_a_directory_that_may_not_be_looked_into_is_no_site(tmp_path: Path, monk
     monkeypatch.chdir(shut)
     with as_nobody(), pytest.raises(LaneError, match="this directory cannot be read: Permission denied"):
         site_root(None, {})
+
+
+@pytest.mark.parametrize("words", [("status",), ("lanes", "list"), ("lanes", "validate"), ("recover",)], ids=" ".join)
+@pytest.mark.parametrize("shut", [".", "station.yaml"])
+def test_a_site_that_may_not_be_read_is_told_so(
+    site: FakeSite, lanectl: CommandLine, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], shut: str
+) -> None:
+    lanectl(*words)
+    monkeypatch.undo()  # the command itself reads the site
+    lanectl("--site", str(site.root), *words)
+    (site.root / shut).chmod(0o700)
+    with as_nobody():
+        shown = lanectl("--site", str(site.root), *words)
+    assert (shown.code, "Permission denied" in shown.err) == (ExitCode.USAGE, True), shown
+
+
+@pytest.mark.parametrize(("words", "shut"), [(("demo",), "."), (("demo",), "state"), (("demo", "--stop"), "state")])
+def test_another_users_demo_is_let_be(site: FakeSite, lanectl: CommandLine, words: tuple[str, ...], shut: str) -> None:
+    lanectl("--site", str(site.root), *words)  # no demo: refused, and loads what it needs
+    (site.root / "state" / "demo").write_text("")
+    (site.root / shut).chmod(0o700)
+    with as_nobody():
+        shown = lanectl("--site", str(site.root), *words)
+    assert shown.code == ExitCode.UNREACHABLE, shown
+    assert "Permission denied" in shown.err
