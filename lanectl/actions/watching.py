@@ -161,7 +161,7 @@ def ensure(station: Station, owed: Owed) -> str:
         raise
     if before is not None and before.armed:
         return f"the files of the watchdog of {owed.label} are put right: {before.damage}"
-    return f"the watchdog of {owed.label} is armed: {before.why if before is not None else 'it never was'}"
+    return f"the watchdog of {owed.label} is armed now; before: {before.why if before is not None else 'it never was'}"
 
 
 def record_unwatched(station: Station, owed: Owed, why: str, at: str) -> None:

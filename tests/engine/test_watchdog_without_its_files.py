@@ -180,7 +180,7 @@ def test_a_watchdog_that_died_without_its_files_is_armed_from_what_production_kn
     kill_watchdog(lane)
     remove_all(lane)
     done = lane.site.lanectl("recover", "--if-needed")
-    assert (done.code, done.out) == (0, f"the watchdog of {LANE} is armed: it never was\n")
+    assert (done.code, done.out) == (0, f"the watchdog of {LANE} is armed now; before: it never was\n")
     assert lane.process(lane.server) == server
     trips(lane)
 
@@ -188,7 +188,7 @@ def test_a_watchdog_that_died_without_its_files_is_armed_from_what_production_kn
 def test_recover_says_that_it_armed_a_watchdog_that_was_killed(lane: CounterLane) -> None:
     kill_watchdog(lane)
     done = lane.site.lanectl("recover")
-    assert (done.code, done.out) == (0, f"the watchdog of {LANE} is armed: its watcher is dead\n")
+    assert (done.code, done.out) == (0, f"the watchdog of {LANE} is armed now; before: its watcher is dead\n")
 
 
 def test_a_folder_that_is_lost_while_its_watchdog_lives_is_no_old_one(lane: CounterLane) -> None:
