@@ -10,6 +10,8 @@ from hypothesis import settings
 # One thread for numpy's matrix products, as in the reference engine itself: tests run side by side on two cores.
 # Must be set before anything loads numpy.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
+# Tests start hundreds of Python processes of a fresh checkout: each would compile all it imports anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 pytest_plugins = ["tests.support.engine_fixture"]
 
