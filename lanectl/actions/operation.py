@@ -19,6 +19,9 @@ from lanectl.store.audit import INTENT, OUTCOME
 from lanectl.store.journal import Journal
 from lanectl.store.lock import Lock
 
+# What the lock says until its holder's operation says more: whoever is refused meanwhile is told that, not nothing.
+STARTING = "STARTING"
+
 
 class Telling:
     """Progress that also writes the phase into the lock file, for people who ask who holds it."""
@@ -49,7 +52,7 @@ def locked(station: Station) -> Iterator[Lock]:
     """Hold the site's lock. Raise `Busy` naming who holds it, `LaneError` (exit 3) when it cannot be taken at all."""
     lock = Lock(station.state.lock)
     with _or_refused("the site cannot be locked"):
-        lock.acquire(command=" ".join(station.command))
+        lock.acquire(command=" ".join(station.command), phase=STARTING)
     try:
         yield lock
     finally:

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from lanectl.actions.operation import locked
 from lanectl.errors import Busy, ExitCode
 from lanectl.store.files import StoreError
 from lanectl.store.lock import Lock
 from lanectl.store.process import ProcessId, alive, identify, this_process
 from lanectl.store.process import signal as send
+from tests.support.fake_station import FakeSite
 from tests.support.poll import until
 
 HOLD = """
@@ -48,6 +50,12 @@ def test_the_holder_is_named_and_the_exit_code_is_75(tmp_path: Path) -> None:
     finally:
         owner.kill()
         owner.wait()
+
+
+def test_T35_an_operation_says_its_phase_from_the_moment_it_has_the_lock(tmp_path: Path) -> None:
+    station = FakeSite(tmp_path).station("swap", "cand")
+    with locked(station), pytest.raises(Busy, match=r"lanectl swap cand .*since .*phase STARTING"), locked(station):
+        pass
 
 
 def test_T35_a_killed_owner_leaves_no_lock_behind(tmp_path: Path) -> None:
