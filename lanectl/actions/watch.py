@@ -25,9 +25,10 @@ from lanectl.store.process import ProcessId, this_process
 from lanectl.store.watch import Status, Wish
 
 # A stall is seen to begin at most one look late, and its end falls on a look of its own (`Hold.deadline`): so the kill
-# follows the deadline by at most 40 ms and a wake-up, by half of that in the middle, within the 50 ms asked for.
-# 25 looks a second at about 0.35 ms of processor time each (cold caches, a core that is clocked down) are 0.9 % of one.
-LOOK_EVERY_S = 0.04
+# follows the deadline by at most 45 ms and a wake-up, by half of that in the middle, within the 50 ms asked for.
+# 22 looks a second at about 0.35 ms of processor time each (cold caches, a core that is clocked down) are 0.8 % of one;
+# the rest of the 1 % that may be used goes to questions to the engine and the status on disk.
+LOOK_EVERY_S = 0.045
 NOTE_EVERY_S = 0.1  # what a successor may have to find out again
 SAY_EVERY_S = 0.5
 ENGINE_WITHIN_S = 5.0  # an engine that has not answered by then is not counted on

@@ -29,7 +29,7 @@ from lanectl.store.process import ProcessId, identify, stat, this_process
 # about a second at the most; a stall's clock goes on meanwhile.
 READY_WITHIN_S = 1.0
 FIRST_READY_WITHIN_S = 20.0  # it also asks the engine about every container
-HUNG_AFTER_S = 1.0  # 25 looks
+HUNG_AFTER_S = 1.0  # 22 looks
 # One that wants to run and may not is not helped by another that may not either: the machine has too much to do.
 STARVED_AFTER_S = 10.0
 RUNNABLE = "R"  # proc(5)
