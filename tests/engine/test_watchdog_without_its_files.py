@@ -331,8 +331,7 @@ def test_while_a_watchdog_is_asked_the_lock_says_so(lane: CounterLane) -> None:
     lane.signal(lane.server, signal.SIGKILL)
     until(lambda: not lane.runs(lane.server), SOON_S, "the server has ended")
     begun = lane.site.begin("recover")
-    until(partial(phase, lane), SOON_S, "the lock says what is waited for")
-    assert phase(lane) == "AWAIT WATCHDOG"
+    until(lambda: phase(lane) == "AWAIT WATCHDOG", SOON_S, "the lock says what is waited for")
     begun.process.send_signal(signal.SIGINT)
     assert "asking its watchdog whether it killed it" in begun.ended().out + begun.ended().err
 
