@@ -3,8 +3,6 @@ interrupted at each record."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -28,7 +26,6 @@ from tests.crash.worlds import KINDS, Kind, run
 from tests.support.fake_engine import ENGINE_ID
 from tests.support.fake_station import FakeSite
 from tests.support.mortal import AFTER, BEFORE, EFFECT, TORN, Died, Life, MortalEngine, live
-from tests.support.quick_disk import QUICK_DISK
 
 # `make test` takes, of every kind, a death after every record and after every effect, beginning with the record at
 # which something first went wrong (what comes before it is another kind's); every TORN_EVERY-th record is also torn,
@@ -41,14 +38,6 @@ SECOND_EVERY = 3
 MOST = 200  # a bound for the loop, far above the records of any operation here
 
 Death = tuple[int, str]
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder per case, on a file system in memory where there is one."""
-    root = Path(tempfile.mkdtemp(dir=QUICK_DISK))
-    yield root
-    shutil.rmtree(root, ignore_errors=True)
 
 
 class Case:

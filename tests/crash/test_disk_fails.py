@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,20 +16,12 @@ from tests.support.fake_engine import ENGINE_ID
 from tests.support.fake_station import FakeSite
 from tests.support.faulty_disk import DIES, FOR_GOOD, ONCE, SHORT, TORN, FaultyDisk
 from tests.support.mortal import Died, Life, MortalEngine, live
-from tests.support.quick_disk import QUICK_DISK
 
 # `make test` takes every EVERY-th operation, another one for each kind and fault; test-full takes all.
 EVERY = 6
 MOST = 2000  # far above the writes of any operation
 OPERATIONS = ("measured", "kept", "rollback", "restart", "start", "restart from DARK")
 WAYS = (ONCE, FOR_GOOD, SHORT, TORN, DIES)
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    root = Path(tempfile.mkdtemp(dir=QUICK_DISK))
-    yield root
-    shutil.rmtree(root, ignore_errors=True)
 
 
 class Case:

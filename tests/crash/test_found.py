@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,16 +10,13 @@ import pytest
 from lanectl.errors import Dark, ExitCode
 from tests.crash.model import Model, Trouble
 from tests.support.mortal import EFFECT
-from tests.support.quick_disk import QUICK_DISK
 
 
 @pytest.fixture
-def model() -> Iterator[Model]:
-    folder = Path(tempfile.mkdtemp(dir=QUICK_DISK))
+def model(folder: Path) -> Iterator[Model]:
     patch = pytest.MonkeyPatch()
     yield Model(folder, patch)
     patch.undo()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_production_that_somebody_paused_holds_its_own_port(model: Model) -> None:
